@@ -1,0 +1,223 @@
+//! The state machine: what becomes of a running job when its attempt ends.
+//!
+//! One pure function for both stores, for settle and for reap. It changes nothing and knows no clock: waits are
+//! durations that the store adds to its own time.
+
+use std::time::Duration;
+
+use super::{AttemptOutcome, ErrorText, Failure, Json, Outcome, RetryPolicy, Status};
+
+/// Why an attempt ended.
+#[derive(Debug, Clone, Copy)]
+pub enum Ending<'a> {
+    /// Its worker said so.
+    Reported(&'a Outcome),
+    /// Nobody said anything in time.
+    Expired(Expiry),
+}
+
+/// How an attempt ran out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Expiry {
+    /// Heartbeats stopped coming.
+    Lease,
+    /// The lease had been held up to the job's `timeout_ms`.
+    Deadline,
+}
+
+/// What must be known of a running job to decide.
+#[derive(Debug, Clone, Copy)]
+pub struct Held<'a> {
+    /// Starts that count, this one included.
+    pub attempts: u32,
+    /// How many may count.
+    pub max_attempts: u32,
+    /// Somebody asked for it to stop.
+    pub cancel_requested: bool,
+    /// The kind's retry policy.
+    pub retry: &'a RetryPolicy,
+    /// Uniform in `[0, 1)`: picks the wait within the policy's window.
+    pub dice: f64,
+}
+
+/// What the store must write.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Transition {
+    /// The new status.
+    pub to: Status,
+    /// What the attempt's record says.
+    pub recorded: AttemptOutcome,
+    /// Starts that count from now on.
+    pub attempts: u32,
+    /// For a job that waits again: `run_at` is the store's now plus this.
+    pub run_in: Option<Duration>,
+    /// Becomes `last_error`; `None` leaves the old one.
+    pub error: Option<ErrorText>,
+    /// Becomes `result`.
+    pub result: Option<Json>,
+}
+
+/// Decides what becomes of a running job.
+pub fn decide(ending: Ending<'_>, held: Held<'_>) -> Transition {
+    match ending {
+        Ending::Reported(Outcome::Succeeded(result)) => {
+            Transition { result: result.clone(), ..stay(held, Status::Succeeded, AttemptOutcome::Succeeded) }
+        }
+        Ending::Reported(Outcome::Failed(failure)) => fail(failure, AttemptOutcome::Failed, held),
+        Ending::Reported(Outcome::TimedOut(error)) => {
+            let failure = Failure { error: error.clone(), permanent: false, retry_after: None };
+            fail(&failure, AttemptOutcome::TimedOut, held)
+        }
+        Ending::Reported(Outcome::Cancelled) => stay(held, Status::Cancelled, AttemptOutcome::Cancelled),
+        Ending::Reported(Outcome::Released) => give_back(held, AttemptOutcome::Released, Duration::ZERO),
+        Ending::Reported(Outcome::Snoozed(delay)) => give_back(held, AttemptOutcome::Snoozed, *delay),
+        Ending::Expired(expiry) => {
+            let (recorded, error) = match expiry {
+                Expiry::Lease => (AttemptOutcome::LeaseExpired, "lease expired: the worker was not heard of in time"),
+                Expiry::Deadline => (AttemptOutcome::TimedOut, "timed out: the attempt ran past the job's timeout_ms"),
+            };
+            // At once: the lease has been the wait already.
+            let failure = Failure { error: ErrorText::new(error), permanent: false, retry_after: Some(Duration::ZERO) };
+            fail(&failure, recorded, held)
+        }
+    }
+}
+
+fn fail(failure: &Failure, recorded: AttemptOutcome, held: Held<'_>) -> Transition {
+    let mut transition = if held.cancel_requested {
+        // Never `retrying`: a job whose cancel was requested must end.
+        stay(held, Status::Cancelled, recorded)
+    } else if failure.permanent || held.attempts >= held.max_attempts {
+        stay(held, Status::FailedPermanent, recorded)
+    } else {
+        let wait = failure.retry_after.unwrap_or_else(|| held.retry.wait(held.attempts, held.dice));
+        Transition { run_in: Some(wait), ..stay(held, Status::Retrying, recorded) }
+    };
+    transition.error = Some(failure.error.clone());
+    transition
+}
+
+fn give_back(held: Held<'_>, recorded: AttemptOutcome, wait: Duration) -> Transition {
+    let attempts = held.attempts.saturating_sub(1);
+    let to = match recorded {
+        _ if held.cancel_requested => Status::Cancelled,
+        AttemptOutcome::Released if attempts == 0 => Status::Queued,
+        _ => Status::Retrying,
+    };
+    Transition { attempts, run_in: to.is_ready().then_some(wait), ..stay(held, to, recorded) }
+}
+
+/// To `to`, everything else as it is.
+fn stay(held: Held<'_>, to: Status, recorded: AttemptOutcome) -> Transition {
+    Transition { to, recorded, attempts: held.attempts, run_in: None, error: None, result: None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const POLICY: RetryPolicy = RetryPolicy::Spread { base_ms: 1_000, cap_ms: 60_000, factor: 3.0 };
+
+    fn held(attempts: u32, max_attempts: u32) -> Held<'static> {
+        Held { attempts, max_attempts, cancel_requested: false, retry: &POLICY, dice: 0.5 }
+    }
+
+    fn cancelling(attempts: u32, max_attempts: u32) -> Held<'static> {
+        Held { cancel_requested: true, ..held(attempts, max_attempts) }
+    }
+
+    fn endings() -> Vec<(&'static str, Outcome)> {
+        vec![
+            ("succeeded", Outcome::succeeded(None)),
+            ("failed", Outcome::failed("e")),
+            ("permanent", Outcome::failed_permanently("e")),
+            ("timed_out", Outcome::TimedOut(ErrorText::new("e"))),
+            ("cancelled", Outcome::Cancelled),
+            ("released", Outcome::Released),
+            ("snoozed", Outcome::snoozed(Duration::from_secs(5))),
+        ]
+    }
+
+    fn every_transition() -> Vec<(Held<'static>, Transition)> {
+        let mut all = Vec::new();
+        for held in [held(1, 3), held(2, 3), held(3, 3), cancelling(1, 3), cancelling(3, 3)] {
+            let outcomes = endings();
+            let reported = outcomes.iter().map(|(_, outcome)| Ending::Reported(outcome));
+            let expired = [Expiry::Lease, Expiry::Deadline].map(Ending::Expired);
+            all.extend(reported.chain(expired).map(|ending| (held, decide(ending, held))));
+        }
+        all
+    }
+
+    #[test]
+    fn the_table_of_outcomes() {
+        let to = |name: &str, held: Held<'_>| {
+            let (_, outcome) = endings().into_iter().find(|(n, _)| *n == name).unwrap();
+            decide(Ending::Reported(&outcome), held).to
+        };
+        assert_eq!(to("succeeded", held(1, 3)), Status::Succeeded);
+        assert_eq!(to("failed", held(1, 3)), Status::Retrying);
+        assert_eq!(to("failed", held(3, 3)), Status::FailedPermanent);
+        assert_eq!(to("permanent", held(1, 3)), Status::FailedPermanent);
+        assert_eq!(to("timed_out", held(1, 3)), Status::Retrying);
+        assert_eq!(to("timed_out", held(3, 3)), Status::FailedPermanent);
+        assert_eq!(to("cancelled", held(1, 3)), Status::Cancelled);
+        assert_eq!(to("released", held(1, 3)), Status::Queued);
+        assert_eq!(to("released", held(2, 3)), Status::Retrying);
+        assert_eq!(to("snoozed", held(1, 3)), Status::Retrying);
+        for name in ["failed", "permanent", "timed_out", "cancelled", "released", "snoozed"] {
+            assert_eq!(to(name, cancelling(1, 3)), Status::Cancelled, "{name}");
+        }
+        assert_eq!(to("succeeded", cancelling(1, 3)), Status::Succeeded);
+    }
+
+    #[test]
+    fn an_expired_attempt_waits_no_longer_and_the_last_one_is_the_dead_letter() {
+        for expiry in [Expiry::Lease, Expiry::Deadline] {
+            let again = decide(Ending::Expired(expiry), held(1, 3));
+            assert_eq!((again.to, again.run_in), (Status::Retrying, Some(Duration::ZERO)));
+            assert_eq!(decide(Ending::Expired(expiry), held(3, 3)).to, Status::FailedPermanent);
+            assert_eq!(decide(Ending::Expired(expiry), cancelling(1, 3)).to, Status::Cancelled);
+        }
+    }
+
+    #[test]
+    fn a_job_waits_exactly_when_it_is_ready_and_then_has_an_attempt_left() {
+        for (held, transition) in every_transition() {
+            assert_eq!(transition.run_in.is_some(), transition.to.is_ready(), "{held:?} {transition:?}");
+            assert!(!transition.to.is_ready() || transition.attempts < held.max_attempts, "{held:?} {transition:?}");
+            assert_ne!(transition.to, Status::Running);
+        }
+    }
+
+    #[test]
+    fn a_requested_cancel_always_ends_the_job() {
+        for (held, transition) in every_transition() {
+            assert!(!held.cancel_requested || transition.to.is_terminal(), "{held:?} {transition:?}");
+        }
+    }
+
+    #[test]
+    fn only_release_and_snooze_give_the_attempt_back() {
+        for (held, transition) in every_transition() {
+            let given_back = u32::from(transition.recorded.is_given_back());
+            assert_eq!(transition.attempts + given_back, held.attempts, "{held:?} {transition:?}");
+        }
+    }
+
+    #[test]
+    fn an_attempt_record_with_an_error_comes_with_one() {
+        for (held, transition) in every_transition() {
+            assert_eq!(transition.error.is_some(), transition.recorded.has_error(), "{held:?} {transition:?}");
+        }
+    }
+
+    #[test]
+    fn a_wait_given_by_the_handler_wins_over_the_policy() {
+        let failure =
+            |retry_after| Outcome::Failed(Failure { error: ErrorText::new("e"), permanent: false, retry_after });
+        let wait = |outcome: &Outcome| decide(Ending::Reported(outcome), held(1, 3)).run_in;
+        assert_eq!(wait(&failure(Some(Duration::from_millis(7)))), Some(Duration::from_millis(7)));
+        assert_eq!(wait(&failure(None)), Some(POLICY.wait(1, 0.5)));
+    }
+}

@@ -1,0 +1,65 @@
+//! JSON text that is known to be valid, kept as text: it is stored and sent as it came, and parsed only by who needs it.
+
+use std::fmt;
+
+use serde::de::DeserializeOwned;
+use serde::{Serialize, Serializer};
+use serde_json::value::RawValue;
+
+/// One JSON value, as text.
+#[derive(Clone)]
+pub struct Json(Box<RawValue>);
+
+/// The text is not JSON, or not the JSON that was wanted.
+#[derive(Debug, thiserror::Error)]
+#[error("not the JSON expected: {0}")]
+pub struct NotJson(#[from] serde_json::Error);
+
+impl Json {
+    /// Checks that `text` is one JSON value.
+    pub fn parse(text: String) -> Result<Self, NotJson> {
+        Ok(Self(RawValue::from_string(text)?))
+    }
+
+    /// The JSON form of a value.
+    pub fn of<T: Serialize + ?Sized>(value: &T) -> Result<Self, NotJson> {
+        Ok(Self(serde_json::value::to_raw_value(value)?))
+    }
+
+    /// `null`.
+    pub fn null() -> Self {
+        Self(RawValue::NULL.to_owned())
+    }
+
+    /// Reads it as a type of the caller's.
+    pub fn decode<T: DeserializeOwned>(&self) -> Result<T, NotJson> {
+        Ok(serde_json::from_str(self.as_str())?)
+    }
+
+    /// The text.
+    pub fn as_str(&self) -> &str {
+        self.0.get()
+    }
+}
+
+impl PartialEq for Json {
+    /// Equal text; `{"a":1}` and `{ "a": 1 }` differ.
+    fn eq(&self, other: &Self) -> bool {
+        self.as_str() == other.as_str()
+    }
+}
+
+impl Eq for Json {}
+
+impl fmt::Debug for Json {
+    /// Only the size: payloads are other people's data and stay out of logs.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Json({} bytes)", self.as_str().len())
+    }
+}
+
+impl Serialize for Json {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.0.serialize(serializer)
+    }
+}

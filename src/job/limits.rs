@@ -1,0 +1,65 @@
+//! Every limit a job meets, named once, each with its reason.
+
+use std::time::Duration;
+
+/// 64: long enough for `team.service:verb`, short enough for an index entry and a metric label.
+pub const NAME_MAX_BYTES: usize = 64;
+
+/// 256 KiB: a payload describes work, it does not carry it; larger things belong in a blob store.
+pub const PAYLOAD_MAX_BYTES: usize = 256 * 1024;
+
+/// 256 KiB, as for payloads. A larger result is recorded as a failure that says so.
+pub const RESULT_MAX_BYTES: usize = 256 * 1024;
+
+/// 16 KiB: a long stack trace. Longer error text is cut.
+pub const ERROR_MAX_BYTES: usize = 16 * 1024;
+
+/// 1 KiB: one line for a person to read.
+pub const PROGRESS_MESSAGE_MAX_BYTES: usize = 1024;
+
+/// 255 characters: fits a UUID, a hash or a URL path.
+pub const IDEMPOTENCY_KEY_MAX_CHARS: usize = 255;
+
+/// Lowest priority.
+pub const PRIORITY_MIN: i16 = -100;
+/// Highest priority; runs first.
+pub const PRIORITY_MAX: i16 = 100;
+
+/// 3: survives a hiccup and a restart, does not hammer a service that is down.
+pub const MAX_ATTEMPTS_DEFAULT: u32 = 3;
+/// 10,000: about a week at the longest default backoff; far from any integer's end.
+pub const MAX_ATTEMPTS_MAX: u32 = 10_000;
+
+/// 30 days: longer work should be cut into jobs.
+pub const TIMEOUT_MAX: Duration = Duration::from_secs(30 * 24 * 3600);
+
+/// 5 years: anything later is a unit mistake (seconds taken for milliseconds and the like).
+pub const SCHEDULE_HORIZON: Duration = Duration::from_secs(5 * 365 * 24 * 3600);
+
+/// 1 s: below that, ordinary pauses of a machine look like crashes.
+pub const LEASE_MIN: Duration = Duration::from_secs(1);
+/// 1 h: a crashed worker's job waits at most this long. Longer jobs send heartbeats.
+pub const LEASE_MAX: Duration = Duration::from_secs(3600);
+/// 30 s: three missed heartbeats of 10 s.
+pub const LEASE_DEFAULT: Duration = Duration::from_secs(30);
+
+/// 1,000 items in one call of any batch verb: about what one commit handles in a few milliseconds.
+pub const BATCH_MAX: usize = 1000;
+
+/// 200 jobs on one page of a listing.
+pub const PAGE_MAX: usize = 200;
+/// 50 jobs on one page unless asked otherwise.
+pub const PAGE_DEFAULT: usize = 50;
+
+/// The limits an operator may change.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Limits {
+    /// Largest accepted payload, in bytes of JSON text.
+    pub payload_max_bytes: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { payload_max_bytes: PAYLOAD_MAX_BYTES }
+    }
+}

@@ -1,0 +1,34 @@
+//! The words and the rules: what a job is, which values are acceptable, and how one status leads to another.
+//!
+//! Nothing here does I/O, waits, or reads a clock; time and randomness are handed in. Where jobs are kept is
+//! [`store`](crate::store)'s business. Start reading at [`decide`](decide()): it is the whole state machine.
+
+mod attempt;
+mod decide;
+mod id;
+mod json;
+mod kind;
+mod lease;
+pub mod limits;
+mod name;
+mod new_job;
+mod outcome;
+mod progress;
+mod record;
+mod retry;
+mod status;
+
+pub use attempt::{AttemptOutcome, AttemptRecord};
+pub use decide::{Ending, Expiry, Held, Transition, decide};
+pub use id::{JobId, LeaseToken};
+pub use json::{Json, NotJson};
+pub use kind::{KindDefaults, KindDefinition};
+pub use lease::{Lease, LeaseKey};
+pub use limits::Limits;
+pub use name::{Kind, NotAName, QueueName, WorkerId};
+pub use new_job::{JobRequest, NewJob, Refusal, Start};
+pub use outcome::{ErrorText, Failure, Outcome};
+pub use progress::Progress;
+pub use record::JobRecord;
+pub use retry::RetryPolicy;
+pub use status::Status;

@@ -1,0 +1,299 @@
+//! A job about to be accepted: everything is checked here, once, and then carried by the type.
+
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use super::limits::{
+    IDEMPOTENCY_KEY_MAX_CHARS, MAX_ATTEMPTS_DEFAULT, MAX_ATTEMPTS_MAX, PRIORITY_MAX, PRIORITY_MIN, SCHEDULE_HORIZON,
+    TIMEOUT_MAX,
+};
+use super::{JobId, Json, Kind, KindDefaults, Limits, NotAName, QueueName};
+
+/// What a caller asks for, unchecked. Only `kind` and `payload` must be said.
+#[derive(Debug, Clone)]
+pub struct JobRequest {
+    /// Which handler runs it.
+    pub kind: String,
+    /// What the handler is given.
+    pub payload: Json,
+    /// The lane; the kind's default, else `default`.
+    pub queue: Option<String>,
+    /// −100 to 100, higher runs first; the kind's default, else 0.
+    pub priority: Option<i64>,
+    /// At least 1; the kind's default, else 3.
+    pub max_attempts: Option<i64>,
+    /// Earliest start; a time in the past means now. Excludes `delay_ms`.
+    pub run_at: Option<Timestamp>,
+    /// Earliest start, from now. Excludes `run_at`.
+    pub delay_ms: Option<i64>,
+    /// Deadline of one attempt; the kind's default, else none.
+    pub timeout_ms: Option<i64>,
+    /// The same key again answers with the job it was first used for.
+    pub idempotency_key: Option<String>,
+}
+
+impl JobRequest {
+    /// A request with every option left open.
+    pub fn new(kind: impl Into<String>, payload: Json) -> Self {
+        Self {
+            kind: kind.into(),
+            payload,
+            queue: None,
+            priority: None,
+            max_attempts: None,
+            run_at: None,
+            delay_ms: None,
+            timeout_ms: None,
+            idempotency_key: None,
+        }
+    }
+}
+
+/// When a new job may start. The store turns it into a time by its own clock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Start {
+    /// At once.
+    Now,
+    /// Not before this time.
+    At(Timestamp),
+    /// Not before this long after it was accepted.
+    After(Duration),
+}
+
+/// A checked job with its identity, ready to be stored.
+#[derive(Debug, Clone)]
+pub struct NewJob {
+    id: JobId,
+    kind: Kind,
+    queue: QueueName,
+    payload: Json,
+    priority: i16,
+    max_attempts: u32,
+    start: Start,
+    timeout_ms: Option<u64>,
+    idempotency_key: Option<String>,
+}
+
+/// Why a job was refused at the door.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// A name is not a name.
+    #[error(transparent)]
+    Name(#[from] NotAName),
+    /// A value is not acceptable.
+    #[error("{field} {reason}")]
+    Value {
+        /// Which field.
+        field: &'static str,
+        /// What is wrong and what is allowed.
+        reason: String,
+    },
+    /// The payload is over the limit.
+    #[error("payload is {bytes} bytes, the limit is {limit}: keep large data elsewhere and send a reference to it")]
+    PayloadTooLarge {
+        /// Its size.
+        bytes: usize,
+        /// The limit in force.
+        limit: usize,
+    },
+}
+
+impl NewJob {
+    /// Checks a request. `now` is only for the five-year horizon; what is due is the store's decision.
+    pub fn new(request: JobRequest, defaults: &KindDefaults, limits: &Limits, now: Timestamp) -> Result<Self, Refusal> {
+        let kind = Kind::new(&request.kind)?;
+        let queue = match &request.queue {
+            Some(name) => QueueName::new(name)?,
+            None => defaults.queue.clone().unwrap_or_default(),
+        };
+        let bytes = request.payload.as_str().len();
+        if bytes > limits.payload_max_bytes {
+            return Err(Refusal::PayloadTooLarge { bytes, limit: limits.payload_max_bytes });
+        }
+        let priority = within("priority", request.priority, PRIORITY_MIN.into()..=PRIORITY_MAX.into())?;
+        let max_attempts = within("max_attempts", request.max_attempts, 1..=MAX_ATTEMPTS_MAX.into())?;
+        let timeout_ms = within("timeout_ms", request.timeout_ms, 1..=TIMEOUT_MAX.as_millis() as i64)?;
+        Ok(Self {
+            id: JobId::new(),
+            kind,
+            queue,
+            start: start(request.run_at, request.delay_ms, now)?,
+            payload: request.payload,
+            priority: priority.map(|p| p as i16).or(defaults.priority).unwrap_or(0),
+            max_attempts: max_attempts.map(|n| n as u32).or(defaults.max_attempts).unwrap_or(MAX_ATTEMPTS_DEFAULT),
+            timeout_ms: timeout_ms.map(|ms| ms as u64).or(defaults.timeout_ms),
+            idempotency_key: request.idempotency_key.map(idempotency_key).transpose()?,
+        })
+    }
+
+    /// The identity it will have, unless its idempotency key is known already.
+    pub fn id(&self) -> JobId {
+        self.id
+    }
+
+    /// Which handler runs it.
+    pub fn kind(&self) -> &Kind {
+        &self.kind
+    }
+
+    /// The lane it will wait in.
+    pub fn queue(&self) -> &QueueName {
+        &self.queue
+    }
+
+    /// What the handler is given.
+    pub fn payload(&self) -> &Json {
+        &self.payload
+    }
+
+    /// Higher runs first.
+    pub fn priority(&self) -> i16 {
+        self.priority
+    }
+
+    /// How many starts may count.
+    pub fn max_attempts(&self) -> u32 {
+        self.max_attempts
+    }
+
+    /// When it may start.
+    pub fn start(&self) -> Start {
+        self.start
+    }
+
+    /// Deadline of one attempt.
+    pub fn timeout_ms(&self) -> Option<u64> {
+        self.timeout_ms
+    }
+
+    /// Its key, if it has one.
+    pub fn idempotency_key(&self) -> Option<&str> {
+        self.idempotency_key.as_deref()
+    }
+}
+
+fn within(field: &'static str, value: Option<i64>, range: RangeInclusive<i64>) -> Result<Option<i64>, Refusal> {
+    match value {
+        Some(value) if !range.contains(&value) => {
+            let reason = format!("{value} is out of range: use {} to {}", range.start(), range.end());
+            Err(Refusal::Value { field, reason })
+        }
+        other => Ok(other),
+    }
+}
+
+fn start(run_at: Option<Timestamp>, delay_ms: Option<i64>, now: Timestamp) -> Result<Start, Refusal> {
+    match (run_at, delay_ms) {
+        (Some(_), Some(_)) => {
+            Err(Refusal::Value { field: "run_at", reason: "and delay_ms exclude each other: send one of them".into() })
+        }
+        (Some(at), None) if at.duration_since(now).as_secs() > SCHEDULE_HORIZON.as_secs() as i64 => {
+            Err(Refusal::Value { field: "run_at", reason: format!("{at} is more than five years ahead") })
+        }
+        (Some(at), None) => Ok(Start::At(at)),
+        (None, Some(_)) => {
+            let ms = within("delay_ms", delay_ms, 0..=SCHEDULE_HORIZON.as_millis() as i64)?.unwrap_or(0);
+            Ok(Start::After(Duration::from_millis(ms as u64)))
+        }
+        (None, None) => Ok(Start::Now),
+    }
+}
+
+fn idempotency_key(key: String) -> Result<String, Refusal> {
+    let reason = if key.is_empty() {
+        "is empty: leave it out, or send 1 to 255 characters"
+    } else if key.chars().nth(IDEMPOTENCY_KEY_MAX_CHARS).is_some() {
+        "is longer than 255 characters"
+    } else if key.contains('\0') {
+        "contains a NUL character"
+    } else {
+        return Ok(key);
+    };
+    Err(Refusal::Value { field: "idempotency_key", reason: reason.into() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn now() -> Timestamp {
+        "2030-01-01T00:00:00Z".parse().unwrap()
+    }
+
+    fn check(change: impl FnOnce(&mut JobRequest)) -> Result<NewJob, Refusal> {
+        let mut request = JobRequest::new("welcome", Json::null());
+        change(&mut request);
+        NewJob::new(request, &KindDefaults::default(), &Limits::default(), now())
+    }
+
+    fn refused(change: impl FnOnce(&mut JobRequest)) -> String {
+        check(change).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_bare_request_gets_the_defaults() {
+        let job = check(|_| ()).unwrap();
+        assert_eq!((job.queue().as_str(), job.priority(), job.max_attempts()), ("default", 0, 3));
+        assert_eq!((job.start(), job.timeout_ms(), job.idempotency_key()), (Start::Now, None, None));
+    }
+
+    #[test]
+    fn the_kinds_defaults_apply_where_the_caller_says_nothing() {
+        let defaults = KindDefaults {
+            queue: Some(QueueName::new("mail").unwrap()),
+            priority: Some(7),
+            max_attempts: Some(9),
+            timeout_ms: Some(1_000),
+            retry: None,
+        };
+        let build = |request| NewJob::new(request, &defaults, &Limits::default(), now()).unwrap();
+        let job = build(JobRequest::new("welcome", Json::null()));
+        assert_eq!(
+            (job.queue().as_str(), job.priority(), job.max_attempts(), job.timeout_ms()),
+            ("mail", 7, 9, Some(1_000))
+        );
+        let said =
+            JobRequest { queue: Some("q".into()), priority: Some(0), ..JobRequest::new("welcome", Json::null()) };
+        assert_eq!((build(said.clone()).queue().as_str(), build(said).priority()), ("q", 0));
+    }
+
+    #[test]
+    fn values_out_of_range_are_refused_by_name_with_what_is_allowed() {
+        assert!(refused(|r| r.priority = Some(101)).contains("priority 101 is out of range: use -100 to 100"));
+        assert!(refused(|r| r.priority = Some(i64::MIN)).contains("priority"));
+        assert!(refused(|r| r.max_attempts = Some(0)).contains("max_attempts 0 is out of range: use 1 to 10000"));
+        assert!(refused(|r| r.max_attempts = Some(i32::MAX.into())).contains("max_attempts"));
+        assert!(refused(|r| r.timeout_ms = Some(0)).contains("timeout_ms"));
+        assert!(refused(|r| r.delay_ms = Some(-1)).contains("delay_ms"));
+        assert!(refused(|r| r.kind = "No Such".into()).contains("kind \"No Such\""));
+        assert!(refused(|r| r.queue = Some(String::new())).contains("queue"));
+    }
+
+    #[test]
+    fn schedules_beyond_five_years_and_contradictions_are_refused() {
+        assert_eq!(check(|r| r.run_at = Some(now())).unwrap().start(), Start::At(now()));
+        let past = "1970-01-01T00:00:00Z".parse().unwrap();
+        assert_eq!(check(|r| r.run_at = Some(past)).unwrap().start(), Start::At(past));
+        assert!(refused(|r| r.run_at = Some("2035-06-01T00:00:00Z".parse().unwrap())).contains("five years"));
+        assert!(refused(|r| r.delay_ms = Some(i64::MAX)).contains("delay_ms"));
+        assert!(refused(|r| (r.run_at, r.delay_ms) = (Some(now()), Some(1))).contains("exclude each other"));
+    }
+
+    #[test]
+    fn payloads_are_measured_in_bytes_of_json() {
+        let payload = |bytes: usize| Json::parse(format!("\"{}\"", "x".repeat(bytes - 2))).unwrap();
+        let limit = super::super::limits::PAYLOAD_MAX_BYTES;
+        assert!(check(|r| r.payload = payload(limit)).is_ok());
+        assert!(refused(|r| r.payload = payload(limit + 1)).contains("262145 bytes, the limit is 262144"));
+    }
+
+    #[test]
+    fn keys_have_1_to_255_characters_and_no_nul() {
+        assert!(check(|r| r.idempotency_key = Some("é".repeat(255))).is_ok());
+        assert!(refused(|r| r.idempotency_key = Some("é".repeat(256))).contains("255"));
+        assert!(refused(|r| r.idempotency_key = Some(String::new())).contains("empty"));
+        assert!(refused(|r| r.idempotency_key = Some("a\0".into())).contains("NUL"));
+    }
+}

@@ -1,0 +1,173 @@
+//! How long to wait before the next attempt.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::limits::SCHEDULE_HORIZON;
+
+/// Waits between attempts: drawn from a growing window, or a fixed list.
+///
+/// As JSON: `{"base_ms":1000,"cap_ms":60000,"factor":3}` or `{"delays_ms":[1000,60000]}`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(untagged, deny_unknown_fields)]
+pub enum RetryPolicy {
+    /// Uniform over `[base, min(cap, base · factor^attempt)]`: spread out, so that ten thousand jobs which failed
+    /// together do not come back together.
+    Spread {
+        /// Shortest wait.
+        #[serde(default = "default_base_ms")]
+        base_ms: u64,
+        /// Longest wait.
+        #[serde(default = "default_cap_ms")]
+        cap_ms: u64,
+        /// Growth per attempt.
+        #[serde(default = "default_factor")]
+        factor: f64,
+    },
+    /// Exactly these waits, the last one repeated.
+    Fixed {
+        /// One per attempt.
+        delays_ms: Vec<u64>,
+    },
+}
+
+/// 1 s: long enough for a dropped connection to be a new one.
+fn default_base_ms() -> u64 {
+    1_000
+}
+
+/// 60 s: a person watching sees it happen.
+fn default_cap_ms() -> u64 {
+    60_000
+}
+
+fn default_factor() -> f64 {
+    3.0
+}
+
+impl Default for RetryPolicy {
+    fn default() -> Self {
+        Self::Spread { base_ms: default_base_ms(), cap_ms: default_cap_ms(), factor: default_factor() }
+    }
+}
+
+impl RetryPolicy {
+    /// What is wrong with it, if something is.
+    pub fn check(&self) -> Result<(), String> {
+        let horizon_ms = SCHEDULE_HORIZON.as_millis() as u64;
+        match self {
+            Self::Spread { base_ms, cap_ms, factor } => {
+                if base_ms > cap_ms {
+                    return Err(format!(
+                        "retry base_ms {base_ms} is above cap_ms {cap_ms}: make cap_ms at least base_ms"
+                    ));
+                }
+                if *cap_ms > horizon_ms {
+                    return Err(format!("retry cap_ms {cap_ms} is more than five years"));
+                }
+                if !factor.is_finite() || *factor < 1.0 {
+                    return Err(format!("retry factor {factor} is below 1: waits must not shrink"));
+                }
+            }
+            Self::Fixed { delays_ms } => {
+                if delays_ms.is_empty() || delays_ms.len() > 1000 {
+                    return Err("retry delays_ms needs 1 to 1000 values".into());
+                }
+                if delays_ms.iter().any(|ms| *ms > horizon_ms) {
+                    return Err("retry delays_ms holds a wait of more than five years".into());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The shortest and longest wait after `attempt` (the first is 1; 0 counts as 1).
+    pub fn window(&self, attempt: u32) -> (Duration, Duration) {
+        let attempt = attempt.max(1);
+        match self {
+            Self::Spread { base_ms, cap_ms, factor } => {
+                // `as` saturates from infinity, so no attempt number overflows.
+                let grown_ms = (*base_ms as f64 * factor.powf(f64::from(attempt))) as u64;
+                let longest_ms = grown_ms.min(*cap_ms).max(*base_ms);
+                (Duration::from_millis(*base_ms), Duration::from_millis(longest_ms))
+            }
+            Self::Fixed { delays_ms } => {
+                let nth = (attempt as usize - 1).min(delays_ms.len().saturating_sub(1));
+                let wait = Duration::from_millis(delays_ms.get(nth).copied().unwrap_or_default());
+                (wait, wait)
+            }
+        }
+    }
+
+    /// The wait after `attempt`; `dice` is uniform in `[0, 1)` and picks the place in the window.
+    pub fn wait(&self, attempt: u32, dice: f64) -> Duration {
+        let (shortest, longest) = self.window(attempt);
+        shortest + (longest - shortest).mul_f64(dice.clamp(0.0, 1.0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn window_ms(attempt: u32) -> (u128, u128) {
+        let (shortest, longest) = RetryPolicy::default().window(attempt);
+        (shortest.as_millis(), longest.as_millis())
+    }
+
+    #[test]
+    fn the_default_window_triples_up_to_a_minute() {
+        assert_eq!(window_ms(1), (1_000, 3_000));
+        assert_eq!(window_ms(2), (1_000, 9_000));
+        assert_eq!(window_ms(3), (1_000, 27_000));
+        assert_eq!(window_ms(4), (1_000, 60_000));
+    }
+
+    #[test]
+    fn attempt_zero_counts_as_one_and_no_attempt_overflows() {
+        assert_eq!(window_ms(0), window_ms(1));
+        for attempt in [5, 40, 41, 1_000, i32::MAX as u32, u32::MAX] {
+            assert_eq!(window_ms(attempt), (1_000, 60_000));
+        }
+    }
+
+    #[test]
+    fn a_wait_lies_in_its_window_for_every_roll() {
+        let policy = RetryPolicy::default();
+        for attempt in 0..10 {
+            let (shortest, longest) = policy.window(attempt);
+            for dice in [0.0, 0.25, 0.999_999, 1.0, f64::MAX] {
+                let wait = policy.wait(attempt, dice);
+                assert!(wait >= shortest && wait <= longest, "{attempt} {dice} {wait:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn fixed_waits_repeat_the_last() {
+        let policy = RetryPolicy::Fixed { delays_ms: vec![10, 20] };
+        let waits: Vec<_> = (0..5).map(|attempt| policy.wait(attempt, 0.5).as_millis()).collect();
+        assert_eq!(waits, [10, 10, 20, 20, 20]);
+    }
+
+    #[test]
+    fn policies_that_make_no_sense_are_refused_with_the_reason() {
+        let spread = |base_ms, cap_ms, factor| RetryPolicy::Spread { base_ms, cap_ms, factor };
+        assert!(spread(1, 1, 1.0).check().is_ok());
+        for bad in [spread(2, 1, 3.0), spread(1, u64::MAX, 3.0), spread(1, 2, 0.5), spread(1, 2, f64::NAN)] {
+            assert!(bad.check().unwrap_err().starts_with("retry "), "{bad:?}");
+        }
+        assert!(RetryPolicy::Fixed { delays_ms: vec![] }.check().is_err());
+    }
+
+    #[test]
+    fn json_forms_round_trip_and_unknown_fields_are_refused() {
+        let read = |text: &str| serde_json::from_str::<RetryPolicy>(text);
+        assert_eq!(read(r#"{"base_ms":1000,"cap_ms":60000,"factor":3}"#).unwrap(), RetryPolicy::default());
+        assert_eq!(read("{}").unwrap(), RetryPolicy::default());
+        assert_eq!(read(r#"{"delays_ms":[5]}"#).unwrap(), RetryPolicy::Fixed { delays_ms: vec![5] });
+        assert!(read(r#"{"base":1}"#).is_err());
+        assert!(read(r#"{"delays_ms":[5],"base_ms":1}"#).is_err());
+    }
+}
