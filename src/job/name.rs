@@ -43,6 +43,13 @@ macro_rules! name_type {
                 checked($what, given.as_ref()).map(Self)
             }
 
+            /// Stands in for a name in a damaged row.
+            #[cfg(any(feature = "sqlite", feature = "postgres"))]
+            #[allow(dead_code, reason = "not every kind of name is read leniently")]
+            pub(crate) fn unknown() -> Self {
+                Self("unknown".into())
+            }
+
             /// The name as text.
             pub fn as_str(&self) -> &str {
                 &self.0

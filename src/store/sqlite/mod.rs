@@ -1,1 +1,199 @@
-//! sqlite
+//! The embedded store: one file, owned by one process.
+//!
+//! One thread writes ([`writer`]); whatever waits is committed together, and every answer comes after its commit is on
+//! stable storage (WAL, `synchronous=FULL`). Reads go over connections of their own. It never shares its file with a
+//! second process; that is what PostgreSQL is for. Each verb is in the file of its name.
+
+mod cancel;
+mod checkpoint;
+mod claim;
+mod delete;
+mod enqueue;
+mod extend;
+mod fault;
+mod get;
+mod history;
+mod kinds;
+mod lanes;
+mod list;
+mod migrate;
+mod open;
+mod pause;
+#[cfg(test)]
+mod plans;
+mod prune;
+mod readers;
+mod reap;
+mod redrive;
+mod row;
+mod settle;
+mod stats;
+mod status;
+mod time;
+mod transaction;
+mod writer;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use self::checkpoint::Checkpointer;
+use self::open::{OpenedFile, OwnerLock};
+use self::readers::Readers;
+use self::time::{StoreTime, clamp_leases};
+use self::writer::Writer;
+use crate::job::{AttemptRecord, JobId, JobRecord, Kind, KindDefinition, Lease, NewJob, QueueName};
+use crate::store::{
+    Claim, Clock, Enqueued, Extend, Extended, List, OpenError, Page, PerItem, Prune, Pruned, Reap, Reaped, Redriven,
+    Settle, Settled, Stats, Store, StoreError, SystemClock, Wake,
+};
+
+/// How to open the embedded store.
+#[derive(Debug, Clone)]
+pub struct SqliteSettings {
+    /// The file. It and its directory are made if missing.
+    pub path: PathBuf,
+    /// Whose time decides what is due; anything but the system's is for tests.
+    pub clock: Arc<dyn Clock>,
+    /// How long one read may take.
+    pub read_limit: Duration,
+}
+
+impl SqliteSettings {
+    /// The usual settings for a file.
+    pub fn at(path: impl Into<PathBuf>) -> Self {
+        // 5 s: nobody waits longer for a page, and the log must not be pinned for longer either.
+        Self { path: path.into(), clock: Arc::new(SystemClock::default()), read_limit: Duration::from_secs(5) }
+    }
+}
+
+/// Jobs in one SQLite file. See the [module](self).
+#[derive(Debug)]
+pub struct SqliteStore {
+    // Fields are dropped in this order: checkpoints and reads end before the writer, which ends before the lock goes.
+    _checkpointer: Checkpointer,
+    readers: Readers,
+    writer: Writer,
+    time: StoreTime,
+    wake: Wake,
+    path: PathBuf,
+    _owner: OwnerLock,
+}
+
+impl SqliteStore {
+    /// Opens the file, bringing its schema up to date, and becomes its owner.
+    pub fn open(settings: SqliteSettings) -> Result<Self, OpenError> {
+        let OpenedFile { path, owner, connection } = open::open(&settings.path)?;
+        let cannot_start = |error: Box<dyn std::error::Error + Send + Sync>| {
+            OpenError::new(path.display(), format!("the store cannot start ({error})"), "see the cause")
+                .caused_by(error)
+        };
+        let time = StoreTime::start(settings.clock);
+        let wake = Wake::default();
+        clamp_leases(&connection, time.now_micros()).map_err(|error| cannot_start(error.into()))?;
+        let checkpoints = open::open_checkpointer(&path).map_err(|error| cannot_start(error.into()))?;
+        let writer =
+            Writer::start(connection, time.clone(), wake.clone()).map_err(|error| cannot_start(error.into()))?;
+        let checkpointer =
+            Checkpointer::start(checkpoints, writer.inbox()).map_err(|error| cannot_start(error.into()))?;
+        let readers = Readers::new(path.clone(), settings.read_limit);
+        Ok(Self { _checkpointer: checkpointer, readers, writer, time, wake, path, _owner: owner })
+    }
+
+    /// Rings when jobs became ready.
+    pub fn wake(&self) -> &Wake {
+        &self.wake
+    }
+
+    /// The file, with links resolved.
+    pub fn path(&self) -> &std::path::Path {
+        &self.path
+    }
+
+    /// Transactions committed since it was opened. Far fewer than calls, under load.
+    pub fn commits(&self) -> u64 {
+        self.writer.commits()
+    }
+}
+
+#[async_trait]
+impl Store for SqliteStore {
+    async fn enqueue(&self, jobs: Vec<NewJob>) -> Result<Vec<Enqueued>, StoreError> {
+        self.writer.write(enqueue::Enqueue(jobs)).await
+    }
+
+    async fn claim(&self, claim: Claim) -> Result<Vec<Lease>, StoreError> {
+        self.writer.write(claim).await
+    }
+
+    async fn extend(&self, extend: Extend) -> Result<Vec<Extended>, StoreError> {
+        self.writer.write(extend).await
+    }
+
+    async fn settle(&self, settles: Vec<Settle>) -> PerItem<Settled> {
+        self.writer.write(settle::SettleAll(settles)).await
+    }
+
+    async fn reap(&self, reap: Reap) -> Result<Vec<Reaped>, StoreError> {
+        self.writer.write(reap).await
+    }
+
+    async fn cancel(&self, ids: Vec<JobId>) -> PerItem<crate::store::Cancelled> {
+        self.writer.write(cancel::Cancel(ids)).await
+    }
+
+    async fn redrive(&self, ids: Vec<JobId>) -> PerItem<Redriven> {
+        self.writer.write(redrive::Redrive(ids)).await
+    }
+
+    async fn delete(&self, ids: Vec<JobId>) -> PerItem<crate::store::Deleted> {
+        self.writer.write(delete::Delete(ids)).await
+    }
+
+    async fn prune(&self, prune: Prune) -> Result<Pruned, StoreError> {
+        self.writer.write(prune).await
+    }
+
+    async fn get(&self, ids: Vec<JobId>) -> Result<Vec<Option<JobRecord>>, StoreError> {
+        self.readers.read("get", move |connection| get::get(connection, &ids)).await
+    }
+
+    async fn list(&self, list: List) -> Result<Page, StoreError> {
+        self.readers.read("list", move |connection| list::list(connection, &list)).await
+    }
+
+    async fn attempts(&self, id: JobId) -> Result<Option<Vec<AttemptRecord>>, StoreError> {
+        self.readers.read("attempts", move |connection| history::attempts(connection, id)).await
+    }
+
+    async fn stats(&self) -> Result<Stats, StoreError> {
+        let now_micros = self.time.now_micros();
+        self.readers.read("stats", move |connection| stats::stats(connection, now_micros)).await
+    }
+
+    async fn pause(&self, queue: QueueName) -> Result<(), StoreError> {
+        self.writer.write(pause::Pause(queue)).await
+    }
+
+    async fn resume(&self, queue: QueueName) -> Result<(), StoreError> {
+        self.writer.write(pause::Resume(queue)).await
+    }
+
+    async fn put_kind(&self, definition: KindDefinition) -> Result<bool, StoreError> {
+        self.writer.write(kinds::PutKind(definition)).await
+    }
+
+    async fn delete_kind(&self, kind: Kind) -> Result<bool, StoreError> {
+        self.writer.write(kinds::DeleteKind(kind)).await
+    }
+
+    async fn kinds(&self) -> Result<Vec<KindDefinition>, StoreError> {
+        self.readers.read("kinds", kinds::kinds).await
+    }
+
+    async fn ping(&self) -> Result<(), StoreError> {
+        self.readers.read("ping", |connection| connection.query_row("SELECT 1", [], |_| Ok(()))).await
+    }
+}

@@ -1,0 +1,81 @@
+-- claim: queued, retrying → running
+WITH lane AS MATERIALIZED (
+    -- The pause binds at once, in every process.
+    SELECT l.queue, l.kind, l.priority, l.run_at, l.id, l.nth
+    FROM unnest($1::text[], $2::text[], $3::smallint[], $4::timestamptz[], $5::uuid[]) WITH ORDINALITY
+        AS l(queue, kind, priority, run_at, id, nth)
+    WHERE NOT EXISTS (SELECT FROM SCHEMA.paused_queues p WHERE p.queue = l.queue)
+),
+wanted AS MATERIALIZED (
+    -- How many of the best come from each lane. Looking does not lock, so that the step below locks what it takes and
+    -- no more; $7 asks for as many as there can be, for when others have locked what this one saw.
+    SELECT best.queue, best.kind, best.priority, best.run_at, best.id,
+           CASE WHEN $7::boolean THEN $6::bigint ELSE count(*) END AS n
+    FROM (
+        SELECT l.*
+        FROM lane l CROSS JOIN LATERAL (
+            SELECT j.run_at, j.id
+            FROM SCHEMA.jobs j
+            WHERE j.status IN ('queued', 'retrying')
+              AND j.queue = l.queue AND j.kind = l.kind AND j.priority = l.priority
+              AND (j.run_at, j.id) >= (l.run_at, l.id) AND j.run_at <= now()
+            ORDER BY j.run_at, j.id
+            LIMIT $6
+        ) ready
+        ORDER BY l.priority DESC, ready.run_at, ready.id
+        LIMIT $6
+    ) best
+    GROUP BY best.nth, best.queue, best.kind, best.priority, best.run_at, best.id
+),
+picked AS MATERIALIZED (
+    SELECT ready.*
+    FROM wanted w CROSS JOIN LATERAL (
+        SELECT j.id, j.priority, j.run_at, j.status, j.attempts, j.max_attempts, j.worker, j.lease_token,
+               j.started_at, j.ended_at, j.outcome, j.last_error
+        FROM SCHEMA.jobs j
+        WHERE j.status IN ('queued', 'retrying')
+          AND j.queue = w.queue AND j.kind = w.kind AND j.priority = w.priority
+          AND (j.run_at, j.id) >= (w.run_at, w.id) AND j.run_at <= now()
+        ORDER BY j.run_at, j.id
+        LIMIT w.n
+        FOR UPDATE SKIP LOCKED
+    ) ready
+    ORDER BY ready.priority DESC, ready.run_at, ready.id
+    LIMIT $6
+),
+spent AS (
+    -- No attempt left, which only a foreign hand can have done: starting it would break the table's rules.
+    UPDATE SCHEMA.jobs j
+    SET status = 'failed_permanent', last_error = 'no attempt is left: attempts had reached max_attempts while waiting',
+        finished_at = now(), updated_at = now()
+    FROM picked p
+    WHERE j.id = p.id AND p.attempts >= p.max_attempts
+    RETURNING j.queue, p.status AS was
+),
+past AS (
+    INSERT INTO SCHEMA.attempts (job_id, attempt, lease_token, worker, started_at, ended_at, outcome, error)
+    SELECT p.id, CASE WHEN p.outcome IN ('released', 'snoozed') THEN p.attempts + 1 ELSE p.attempts END,
+           p.lease_token, p.worker, p.started_at, p.ended_at, p.outcome,
+           CASE WHEN p.outcome IN ('failed', 'timed_out', 'lease_expired') THEN p.last_error END
+    FROM picked p
+    WHERE p.lease_token IS NOT NULL AND p.attempts < p.max_attempts
+),
+started AS (
+    UPDATE SCHEMA.jobs j
+    SET status = 'running', attempts = j.attempts + 1, worker = $8, lease_token = gen_random_uuid(), lease_ms = $9,
+        lease_expires_at = now() + least($9::bigint, j.timeout_ms) * interval '1 millisecond',
+        started_at = now(), ended_at = NULL, outcome = NULL, updated_at = now()
+    FROM picked p
+    WHERE j.id = p.id AND p.attempts < p.max_attempts
+    RETURNING JOB_COLUMNS, j.lease_token, p.status AS was
+),
+counted AS (
+    INSERT INTO SCHEMA.count_deltas (queue, status, delta)
+    SELECT moved.queue, moved.status, sum(moved.delta)
+    FROM (SELECT s.queue, s.was AS status, -1 AS delta FROM started s
+          UNION ALL SELECT s.queue, 'running', 1 FROM started s
+          UNION ALL SELECT s.queue, s.was, -1 FROM spent s
+          UNION ALL SELECT s.queue, 'failed_permanent', 1 FROM spent s) moved
+    GROUP BY moved.queue, moved.status
+)
+SELECT s.* FROM started s ORDER BY s.priority DESC, s.run_at, s.id

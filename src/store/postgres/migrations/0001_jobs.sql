@@ -1,0 +1,98 @@
+-- One table of jobs is the single source of truth; its indexes are the ones that claim and reap need, and no others.
+CREATE TABLE SCHEMA.jobs (
+    id               uuid PRIMARY KEY,
+    kind             text COLLATE "C" NOT NULL,
+    queue            text COLLATE "C" NOT NULL,
+    -- JSON as text: json and jsonb refuse \u0000, and nothing in here looks inside.
+    payload          text NOT NULL,
+    status           text COLLATE "C" NOT NULL,
+    priority         smallint NOT NULL,
+    attempts         integer NOT NULL DEFAULT 0,
+    max_attempts     integer NOT NULL,
+    run_at           timestamptz NOT NULL,
+    timeout_ms       bigint,
+    idempotency_key  text COLLATE "C",
+    cancel_requested boolean NOT NULL DEFAULT false,
+    -- The newest attempt. Kept after it ended, so that a repeated settle is recognised.
+    worker           text,
+    lease_token      uuid,
+    lease_ms         bigint,
+    lease_expires_at timestamptz,
+    started_at       timestamptz,
+    ended_at         timestamptz,
+    outcome          text COLLATE "C",
+    last_error       text,
+    result           text,
+    progress         text,
+    created_at       timestamptz NOT NULL,
+    updated_at       timestamptz NOT NULL,
+    finished_at      timestamptz,
+    CONSTRAINT jobs_status CHECK (status IN ('queued', 'running', 'retrying', 'succeeded', 'failed_permanent', 'cancelled')),
+    CONSTRAINT jobs_attempts CHECK (attempts >= 0 AND max_attempts >= 1 AND attempts <= max_attempts),
+    CONSTRAINT jobs_leased_while_running CHECK ((status = 'running') = (lease_expires_at IS NOT NULL)),
+    CONSTRAINT jobs_lease_is_whole CHECK (
+        status <> 'running' OR (lease_token IS NOT NULL AND worker IS NOT NULL AND started_at IS NOT NULL)),
+    CONSTRAINT jobs_finished CHECK (
+        (finished_at IS NOT NULL) = (status IN ('succeeded', 'failed_permanent', 'cancelled')))
+) WITH (
+    -- Dead entries are what slows claims down: vacuum after 1,000 changes plus 1 %, and do not dawdle.
+    autovacuum_vacuum_scale_factor = 0.01,
+    autovacuum_vacuum_threshold = 1000,
+    autovacuum_vacuum_insert_scale_factor = 0.05,
+    autovacuum_analyze_scale_factor = 0.05,
+    autovacuum_vacuum_cost_delay = 0
+);
+
+-- A lane is (queue, kind, priority): kinds nobody asks for, paused queues and future jobs are never walked.
+CREATE INDEX jobs_ready ON SCHEMA.jobs (queue, kind, priority, run_at, id) WHERE status IN ('queued', 'retrying');
+CREATE INDEX jobs_running ON SCHEMA.jobs (lease_expires_at) WHERE status = 'running';
+CREATE UNIQUE INDEX jobs_idempotency_key ON SCHEMA.jobs (idempotency_key) WHERE idempotency_key IS NOT NULL;
+
+-- Attempts that were followed by another one; the newest is told by the job's own row.
+CREATE TABLE SCHEMA.attempts (
+    seq         bigint GENERATED ALWAYS AS IDENTITY,
+    job_id      uuid NOT NULL,
+    attempt     integer NOT NULL,
+    lease_token uuid NOT NULL,
+    worker      text NOT NULL,
+    started_at  timestamptz NOT NULL,
+    ended_at    timestamptz,
+    outcome     text COLLATE "C",
+    error       text
+);
+CREATE INDEX attempts_job ON SCHEMA.attempts (job_id, seq);
+
+-- Jobs per queue and status: what was rolled up, plus what changed since. No transaction waits for another here.
+CREATE TABLE SCHEMA.counts (
+    queue  text COLLATE "C" NOT NULL,
+    status text COLLATE "C" NOT NULL,
+    n      bigint NOT NULL,
+    PRIMARY KEY (queue, status)
+) WITH (fillfactor = 50);
+CREATE TABLE SCHEMA.count_deltas (
+    seq    bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    queue  text COLLATE "C" NOT NULL,
+    status text COLLATE "C" NOT NULL,
+    delta  bigint NOT NULL
+) WITH (
+    autovacuum_vacuum_scale_factor = 0,
+    autovacuum_vacuum_threshold = 5000,
+    autovacuum_vacuum_insert_scale_factor = 0,
+    autovacuum_vacuum_insert_threshold = 50000,
+    autovacuum_vacuum_cost_delay = 0
+);
+
+CREATE TABLE SCHEMA.paused_queues (
+    queue     text COLLATE "C" PRIMARY KEY,
+    paused_at timestamptz NOT NULL
+);
+
+CREATE TABLE SCHEMA.kinds (
+    kind         text COLLATE "C" PRIMARY KEY,
+    payload_schema text,
+    queue        text,
+    priority     smallint,
+    max_attempts integer,
+    timeout_ms   bigint,
+    retry        text
+);

@@ -1,0 +1,163 @@
+//! Connections: how one is made, the pool of the verbs, and the one that heartbeats have to themselves.
+//!
+//! No SQL of any verb is here; statements live beside their verbs.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use deadpool_postgres::{Connect, Manager, ManagerConfig, Object, Pool as Deadpool, RecyclingMethod, Runtime};
+use tokio::task::JoinHandle;
+use tokio_postgres::tls::TlsStream;
+use tokio_postgres::{Client, Connection, Socket};
+use tokio_postgres_rustls::MakeRustlsConnect;
+
+use super::settings::{Address, PostgresSettings};
+use super::trouble::Trouble;
+use crate::store::OpenError;
+
+/// Everything needed to make a connection.
+#[derive(Clone)]
+pub(super) struct Dial {
+    config: tokio_postgres::Config,
+    tls: MakeRustlsConnect,
+    session: Arc<str>,
+    /// For people to read; without the password.
+    pub(super) shown: Arc<str>,
+}
+
+impl Dial {
+    pub(super) fn new(settings: &PostgresSettings) -> Result<Self, OpenError> {
+        let address = Address::parse(settings)?;
+        let tls = super::tls::connector(&address.verify).map_err(|problem| {
+            OpenError::new(&address.shown, problem, "point sslrootcert at a PEM file with the server's root certificate")
+        })?;
+        Ok(Self { config: address.config, tls, session: session(settings).into(), shown: address.shown.into() })
+    }
+
+    /// A connection that is not driven yet, for whoever wants to hear notifications.
+    pub(super) async fn connect_raw(
+        &self,
+    ) -> Result<(Client, Connection<Socket, impl TlsStream + Unpin + Send + 'static>), tokio_postgres::Error> {
+        self.config.connect(self.tls.clone()).await
+    }
+
+    pub(super) async fn connect(&self) -> Result<(Client, JoinHandle<()>), tokio_postgres::Error> {
+        let (client, connection) = self.connect_raw().await?;
+        let task = tokio::spawn(async move {
+            if let Err(error) = connection.await {
+                tracing::debug!(%error, "a PostgreSQL connection ended");
+            }
+        });
+        client.batch_execute(&self.session).await?;
+        Ok((client, task))
+    }
+
+    /// What [`connect`](Self::connect) sets on a connection.
+    pub(super) fn session(&self) -> &str {
+        &self.session
+    }
+}
+
+impl Connect for Dial {
+    fn connect(
+        &self,
+        _: &tokio_postgres::Config,
+    ) -> std::pin::Pin<Box<dyn Future<Output = Result<(Client, JoinHandle<()>), tokio_postgres::Error>> + Send + '_>> {
+        Box::pin(self.connect())
+    }
+}
+
+/// Settings of every connection. Statements name their schema, so the search path matters only to a held clock.
+fn session(settings: &PostgresSettings) -> String {
+    let search_path = match &settings.clock_schema {
+        Some(clock) => format!("{}, pg_catalog", quoted(clock)),
+        None => "pg_catalog".into(),
+    };
+    let ms = settings.statement_timeout.as_millis();
+    format!(
+        "SET search_path = {search_path};
+         SET statement_timeout = {ms};
+         SET lock_timeout = {ms};
+         SET idle_in_transaction_session_timeout = {idle_ms};
+         SET synchronous_commit = on;
+         SET default_transaction_isolation = 'read committed';
+         SET timezone = 'UTC';
+         SET jit = off;
+         -- Every statement here is a walk along an index. What the planner believes of a table that was empty when it
+         -- was last analysed, or of an array whose length it cannot know, must not turn one into a walk over the table.
+         SET plan_cache_mode = force_generic_plan;
+         SET enable_seqscan = off;
+         SET enable_bitmapscan = off;
+         SET enable_hashjoin = off;
+         SET enable_mergejoin = off;",
+        idle_ms = ms * 2,
+    )
+}
+
+/// As an SQL identifier.
+pub(super) fn quoted(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}
+
+/// A bounded number of connections.
+#[derive(Clone)]
+pub(super) struct Pool {
+    connections: Deadpool,
+    patience: Duration,
+}
+
+impl Pool {
+    pub(super) fn new(dial: &Dial, settings: &PostgresSettings, size: usize) -> Self {
+        let config = ManagerConfig { recycling_method: RecyclingMethod::Fast };
+        let manager = Manager::from_connect(dial.config.clone(), dial.clone(), config);
+        let connections = Deadpool::builder(manager)
+            .max_size(size.max(1))
+            .wait_timeout(Some(settings.wait_timeout))
+            .create_timeout(Some(settings.connect_timeout * 2))
+            .recycle_timeout(Some(settings.connect_timeout))
+            .runtime(Runtime::Tokio1)
+            .build()
+            .expect("a runtime is given, which is all that building asks for");
+        // The server breaks a statement off first and says so; only a silent server gets to the end of this.
+        Self { connections, patience: settings.statement_timeout + Duration::from_secs(2) }
+    }
+
+    /// A connection that answers. Give it back with [`Link::done`]; one that is dropped without is closed, because
+    /// something may still be going on in it.
+    pub(super) async fn get(&self) -> Result<Link, Trouble> {
+        Ok(Link { object: Some(self.connections.get().await?), patience: self.patience })
+    }
+
+    pub(super) fn close(&self) {
+        self.connections.close();
+    }
+}
+
+/// A connection taken from the pool.
+pub(super) struct Link {
+    object: Option<Object>,
+    patience: Duration,
+}
+
+impl Link {
+    /// Runs `work` on the connection, for as long as there is patience. The connection goes back to the pool if the
+    /// work came to an end, well or not.
+    pub(super) async fn within<T>(
+        mut self,
+        work: impl AsyncFnOnce(&mut Object) -> Result<T, Trouble>,
+    ) -> Result<T, Trouble> {
+        let Some(object) = self.object.as_mut() else { return Err(Trouble::no_turn()) };
+        let answer = tokio::time::timeout(self.patience, work(object)).await.map_err(|_| Trouble::overdue())?;
+        // Dropping the object is what gives it back.
+        drop(self.object.take());
+        answer
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        if let Some(object) = self.object.take() {
+            drop(Object::take(object));
+        }
+    }
+}

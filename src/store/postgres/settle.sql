@@ -1,0 +1,33 @@
+-- settle: running → what decide says, fenced by the lease token
+WITH told AS (
+    SELECT t.*
+    FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::text[], $6::integer[], $7::bigint[], $8::text[],
+                $9::text[])
+        AS t(id, token, recorded, to_status, to_if_cancelling, given_back, run_in_us, error, result)
+),
+settled AS (
+    UPDATE SCHEMA.jobs j
+    SET status = CASE WHEN j.cancel_requested THEN t.to_if_cancelling ELSE t.to_status END,
+        attempts = j.attempts - t.given_back,
+        run_at = CASE WHEN (CASE WHEN j.cancel_requested THEN t.to_if_cancelling ELSE t.to_status END)
+                           IN ('queued', 'retrying')
+                      THEN now() + t.run_in_us * interval '1 microsecond' ELSE j.run_at END,
+        finished_at = CASE WHEN (CASE WHEN j.cancel_requested THEN t.to_if_cancelling ELSE t.to_status END)
+                                NOT IN ('queued', 'retrying')
+                           THEN now() END,
+        lease_expires_at = NULL, ended_at = now(), outcome = t.recorded,
+        last_error = coalesce(t.error, j.last_error), result = t.result, updated_at = now()
+    FROM told t
+    -- A lease that has an end is one that is held. Saying it by status would let the planner walk the index of running
+    -- jobs, dead entries and all, instead of looking each id up.
+    WHERE j.id = t.id AND j.lease_token = t.token AND j.lease_expires_at IS NOT NULL
+    RETURNING j.id, j.lease_token, j.queue, j.kind, j.priority, j.run_at, j.status
+),
+counted AS (
+    INSERT INTO SCHEMA.count_deltas (queue, status, delta)
+    SELECT moved.queue, moved.status, sum(moved.delta)
+    FROM (SELECT s.queue, s.status, 1 AS delta FROM settled s
+          UNION ALL SELECT s.queue, 'running', -1 FROM settled s) moved
+    GROUP BY moved.queue, moved.status
+)
+SELECT s.* FROM settled s

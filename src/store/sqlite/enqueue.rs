@@ -1,0 +1,78 @@
+//! enqueue: – → queued.
+
+use rusqlite::params;
+
+use super::get::job_where;
+use super::row::{Id, micros, time};
+use super::transaction::Tx;
+use super::writer::{Lane, Verb};
+use crate::job::{JobRecord, NewJob, Start, Status};
+use crate::store::Enqueued;
+
+pub(super) struct Enqueue(pub(super) Vec<NewJob>);
+
+impl Verb for Enqueue {
+    type Answer = Vec<Enqueued>;
+    const NAME: &'static str = "enqueue";
+    const LANE: Lane = Lane::Bulk;
+
+    fn apply(&mut self, tx: &mut Tx<'_>) -> rusqlite::Result<Vec<Enqueued>> {
+        self.0.iter().map(|job| enqueue(tx, job)).collect()
+    }
+}
+
+fn enqueue(tx: &mut Tx<'_>, job: &NewJob) -> rusqlite::Result<Enqueued> {
+    if let Some(key) = job.idempotency_key()
+        && let Some(job) = job_where!(tx.connection(), "idempotency_key = ?1", [key])?
+    {
+        return Ok(Enqueued { created: false, job });
+    }
+    let now = tx.now_micros();
+    let run_at = match job.start() {
+        Start::Now => now,
+        Start::At(at) => micros(at).max(now),
+        Start::After(delay) => now.saturating_add(delay.as_micros() as i64),
+    };
+    tx.statement(include_str!("enqueue.sql"))?.execute(params![
+        Id::from(job.id()),
+        job.kind().as_str(),
+        job.queue().as_str(),
+        job.payload().as_str(),
+        job.priority(),
+        job.max_attempts(),
+        run_at,
+        job.timeout_ms(),
+        job.idempotency_key(),
+        now,
+    ])?;
+    tx.moved(job.queue(), None, Some(Status::Queued));
+    Ok(Enqueued { created: true, job: as_stored(job, run_at, now) })
+}
+
+/// What a read would find, without reading.
+fn as_stored(job: &NewJob, run_at: i64, now: i64) -> JobRecord {
+    JobRecord {
+        id: job.id(),
+        kind: job.kind().clone(),
+        queue: job.queue().clone(),
+        payload: job.payload().clone(),
+        status: Status::Queued,
+        priority: job.priority(),
+        attempts: 0,
+        max_attempts: job.max_attempts(),
+        run_at: time(run_at),
+        timeout_ms: job.timeout_ms(),
+        idempotency_key: job.idempotency_key().map(str::to_owned),
+        cancel_requested: false,
+        locked_by: None,
+        locked_at: None,
+        lease_expires_at: None,
+        last_error: None,
+        result: None,
+        progress: None,
+        created_at: time(now),
+        updated_at: time(now),
+        started_at: None,
+        finished_at: None,
+    }
+}

@@ -1,0 +1,40 @@
+//! extend: running → running, for leases whose token still matches.
+
+use rusqlite::{OptionalExtension, params};
+
+use super::row::Id;
+use super::transaction::Tx;
+use super::writer::{Lane, Verb};
+use crate::store::{Beat, Extend, Extended};
+
+impl Verb for Extend {
+    type Answer = Vec<Extended>;
+    const NAME: &'static str = "extend";
+    const LANE: Lane = Lane::Urgent;
+
+    fn apply(&mut self, tx: &mut Tx<'_>) -> rusqlite::Result<Vec<Extended>> {
+        let lease_ms = self.lease.map(|lease| lease.as_millis() as i64);
+        self.beats.iter().map(|beat| extend(tx, beat, lease_ms)).collect()
+    }
+
+    fn needs_sync(&self) -> bool {
+        // A heartbeat forgotten in a power cut only makes the lease end sooner.
+        false
+    }
+}
+
+fn extend(tx: &Tx<'_>, beat: &Beat, lease_ms: Option<i64>) -> rusqlite::Result<Extended> {
+    let progress = beat.progress.as_ref().and_then(|progress| serde_json::to_string(progress).ok());
+    let cancel_requested = tx
+        .statement(include_str!("extend.sql"))?
+        .query_row(
+            params![Id::from(beat.lease.job_id), Id::from(beat.lease.token), tx.now_micros(), lease_ms, progress],
+            |row| row.get(0),
+        )
+        .optional()?;
+    Ok(match cancel_requested {
+        Some(false) => Extended::Ok,
+        Some(true) => Extended::Cancel,
+        None => Extended::Lost,
+    })
+}

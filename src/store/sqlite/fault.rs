@@ -1,0 +1,31 @@
+//! SQLite's errors in the store's words.
+
+use rusqlite::{Error, ErrorCode, ffi};
+
+use crate::store::{StoreError, StoreErrorKind};
+
+pub(super) fn store_error(doing: &'static str, error: Error) -> StoreError {
+    StoreError::new(kind(&error), doing).caused_by(error)
+}
+
+fn kind(error: &Error) -> StoreErrorKind {
+    if is_sync_failure(error) {
+        return StoreErrorKind::Damaged;
+    }
+    match error.sqlite_error_code() {
+        Some(ErrorCode::DiskFull) => StoreErrorKind::Full,
+        Some(ErrorCode::ConstraintViolation | ErrorCode::TooBig | ErrorCode::TypeMismatch) => StoreErrorKind::Rejected,
+        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => StoreErrorKind::Damaged,
+        Some(ErrorCode::OperationInterrupted) => StoreErrorKind::Timeout,
+        Some(
+            ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked | ErrorCode::SystemIoFailure | ErrorCode::CannotOpen,
+        ) => StoreErrorKind::Unavailable,
+        _ => StoreErrorKind::Internal,
+    }
+}
+
+/// The disk refused to sync. What it holds is unknown from then on, and syncing again would only hide that.
+pub(super) fn is_sync_failure(error: &Error) -> bool {
+    let code = error.sqlite_error().map(|error| error.extended_code);
+    matches!(code, Some(ffi::SQLITE_IOERR_FSYNC | ffi::SQLITE_IOERR_DIR_FSYNC))
+}

@@ -1,0 +1,72 @@
+//! The record of attempts. The newest attempt is told by its job's row; it gets a row of its own here when another
+//! attempt is about to take that place. So a job that succeeds at once costs nothing extra.
+
+use rusqlite::{Connection, OptionalExtension, Row, params};
+
+use super::row::{Id, time};
+use super::transaction::Tx;
+use crate::job::{AttemptOutcome, AttemptRecord, JobId, WorkerId};
+
+/// Moves the newest attempt into the history. A given-back attempt (released, snoozed) has been taken off the count.
+const REMEMBER: &str = "
+-- attempts: the newest attempt makes room for the next
+INSERT INTO attempts (job_id, attempt, lease_token, worker, started_at, ended_at, outcome, error)
+SELECT id, attempts + (outcome IN ('released', 'snoozed')), lease_token, worker, started_at, ended_at, outcome,
+       CASE WHEN outcome IN ('failed', 'timed_out', 'lease_expired') THEN last_error END
+FROM jobs WHERE seq = ?1 AND lease_token IS NOT NULL";
+
+pub(super) fn remember_attempt(tx: &Tx<'_>, seq: i64) -> rusqlite::Result<()> {
+    tx.statement(REMEMBER)?.execute([seq])?;
+    Ok(())
+}
+
+/// How an earlier attempt ended, by its token.
+pub(super) fn outcome_of(tx: &Tx<'_>, job_id: JobId, token: Id) -> rusqlite::Result<Option<String>> {
+    tx.statement("SELECT outcome FROM attempts WHERE job_id = ?1 AND lease_token = ?2")?
+        .query_row(params![Id::from(job_id), token], |row| row.get(0))
+        .optional()
+}
+
+pub(super) fn forget_attempts(tx: &Tx<'_>, job_id: Id) -> rusqlite::Result<()> {
+    tx.statement("DELETE FROM attempts WHERE job_id = ?1")?.execute([job_id])?;
+    Ok(())
+}
+
+/// All attempts, oldest first.
+const ATTEMPTS: &str = "
+-- attempts: earlier ones in the order of their starts
+SELECT attempt, worker, started_at, ended_at, outcome, error FROM attempts WHERE job_id = ?1 ORDER BY seq";
+
+const NEWEST_ATTEMPT: &str = "
+-- attempts: the newest one
+SELECT attempts + (coalesce(outcome, '') IN ('released', 'snoozed')), worker, started_at, ended_at, outcome, last_error,
+       lease_token IS NOT NULL
+FROM jobs WHERE id = ?1";
+
+pub(super) fn attempts(connection: &Connection, id: JobId) -> rusqlite::Result<Option<Vec<AttemptRecord>>> {
+    let id = Id::from(id);
+    // In one snapshot: between two, the newest attempt could have moved into the history.
+    let snapshot = connection.unchecked_transaction()?;
+    let newest = snapshot
+        .prepare_cached(NEWEST_ATTEMPT)?
+        .query_row([id], |row| if row.get(6)? { read_attempt(row).map(Some) } else { Ok(None) })
+        .optional()?;
+    let Some(newest) = newest else { return Ok(None) };
+    let mut statement = snapshot.prepare_cached(ATTEMPTS)?;
+    let mut all: Vec<_> = statement.query_map([id], read_attempt)?.collect::<Result<_, _>>()?;
+    all.extend(newest);
+    Ok(Some(all))
+}
+
+fn read_attempt(row: &Row<'_>) -> rusqlite::Result<AttemptRecord> {
+    let outcome = row.get::<_, Option<String>>(4)?.and_then(|text| text.parse::<AttemptOutcome>().ok());
+    let worker: String = row.get(1)?;
+    Ok(AttemptRecord {
+        attempt: row.get(0)?,
+        worker: WorkerId::new(worker).unwrap_or_else(|_| WorkerId::unknown()),
+        started_at: time(row.get(2)?),
+        ended_at: row.get::<_, Option<i64>>(3)?.map(time),
+        outcome,
+        error: row.get::<_, Option<String>>(5)?.filter(|_| outcome.is_some_and(AttemptOutcome::has_error)),
+    })
+}

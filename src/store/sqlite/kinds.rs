@@ -1,0 +1,75 @@
+//! put_kind, delete_kind, kinds: what is declared.
+
+use rusqlite::{Connection, Row, params};
+
+use super::transaction::Tx;
+use super::writer::{Lane, Verb};
+use crate::job::{Kind, KindDefaults, KindDefinition, QueueName};
+
+pub(super) struct PutKind(pub(super) KindDefinition);
+pub(super) struct DeleteKind(pub(super) Kind);
+
+impl Verb for PutKind {
+    type Answer = bool;
+    const NAME: &'static str = "put_kind";
+    const LANE: Lane = Lane::Urgent;
+
+    fn apply(&mut self, tx: &mut Tx<'_>) -> rusqlite::Result<bool> {
+        let KindDefinition { kind, schema, defaults } = &self.0;
+        let known: bool = tx
+            .statement("SELECT EXISTS (SELECT 1 FROM kinds WHERE kind = ?1)")?
+            .query_row([kind.as_str()], |row| row.get(0))?;
+        tx.statement(
+            "INSERT INTO kinds (kind, schema, queue, priority, max_attempts, timeout_ms, retry)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
+             ON CONFLICT (kind) DO UPDATE SET schema = excluded.schema, queue = excluded.queue,
+                 priority = excluded.priority, max_attempts = excluded.max_attempts,
+                 timeout_ms = excluded.timeout_ms, retry = excluded.retry",
+        )?
+        .execute(params![
+            kind.as_str(),
+            schema.as_ref().map(ToString::to_string),
+            defaults.queue.as_ref().map(|queue| queue.as_str()),
+            defaults.priority,
+            defaults.max_attempts,
+            defaults.timeout_ms,
+            defaults.retry.as_ref().and_then(|retry| serde_json::to_string(retry).ok()),
+        ])?;
+        Ok(!known)
+    }
+}
+
+impl Verb for DeleteKind {
+    type Answer = bool;
+    const NAME: &'static str = "delete_kind";
+    const LANE: Lane = Lane::Urgent;
+
+    fn apply(&mut self, tx: &mut Tx<'_>) -> rusqlite::Result<bool> {
+        Ok(tx.statement("DELETE FROM kinds WHERE kind = ?1")?.execute([self.0.as_str()])? > 0)
+    }
+}
+
+pub(super) fn kinds(connection: &Connection) -> rusqlite::Result<Vec<KindDefinition>> {
+    let mut statement = connection.prepare_cached(
+        "SELECT kind, schema, queue, priority, max_attempts, timeout_ms, retry FROM kinds ORDER BY kind",
+    )?;
+    let rows = statement.query_map([], read_kind)?;
+    rows.filter_map(Result::transpose).collect()
+}
+
+/// `None` for a name that no program of ours wrote.
+fn read_kind(row: &Row<'_>) -> rusqlite::Result<Option<KindDefinition>> {
+    let Ok(kind) = Kind::new(row.get::<_, String>(0)?) else { return Ok(None) };
+    let text = |index| row.get::<_, Option<String>>(index);
+    Ok(Some(KindDefinition {
+        kind,
+        schema: text(1)?.and_then(|schema| serde_json::from_str(&schema).ok()),
+        defaults: KindDefaults {
+            queue: text(2)?.and_then(|queue| QueueName::new(queue).ok()),
+            priority: row.get(3)?,
+            max_attempts: row.get(4)?,
+            timeout_ms: row.get(5)?,
+            retry: text(6)?.and_then(|retry| serde_json::from_str(&retry).ok()),
+        },
+    }))
+}

@@ -1,0 +1,87 @@
+-- 0001: one table of jobs, and what little stands beside it.
+-- Times are microseconds since 1970 in UTC.
+
+CREATE TABLE jobs (
+    -- A plain row number keeps rows in leaf pages only; a 16-byte key would cost depth at ten million rows.
+    seq              INTEGER PRIMARY KEY,
+    id               BLOB    NOT NULL UNIQUE CHECK (length(id) = 16),
+    kind             TEXT    NOT NULL,
+    queue            TEXT    NOT NULL,
+    status           TEXT    NOT NULL
+        CHECK (status IN ('queued', 'running', 'retrying', 'succeeded', 'failed_permanent', 'cancelled')),
+    priority         INTEGER NOT NULL,
+    attempts         INTEGER NOT NULL CHECK (attempts >= 0),
+    max_attempts     INTEGER NOT NULL CHECK (max_attempts >= 1),
+    run_at           INTEGER NOT NULL,
+    timeout_ms       INTEGER,
+    idempotency_key  TEXT,
+    cancel_requested INTEGER NOT NULL DEFAULT 0 CHECK (cancel_requested IN (0, 1)),
+    -- The newest attempt. Kept after its end, so that a repeated settle is recognised.
+    worker           TEXT,
+    lease_token      BLOB,
+    lease_ms         INTEGER,
+    lease_expires_at INTEGER,
+    started_at       INTEGER,
+    ended_at         INTEGER,
+    outcome          TEXT,
+    created_at       INTEGER NOT NULL,
+    updated_at       INTEGER NOT NULL,
+    finished_at      INTEGER,
+    payload          TEXT    NOT NULL,
+    last_error       TEXT,
+    result           TEXT,
+    progress         TEXT,
+    CHECK (attempts <= max_attempts),
+    CHECK ((status = 'running') = (lease_expires_at IS NOT NULL)),
+    CHECK (status <> 'running'
+           OR (worker IS NOT NULL AND lease_token IS NOT NULL AND lease_ms IS NOT NULL AND started_at IS NOT NULL)),
+    CHECK ((status IN ('succeeded', 'failed_permanent', 'cancelled')) = (finished_at IS NOT NULL))
+) STRICT;
+
+-- Claims. Queue and kind come first: a backlog nobody asked for, a paused queue and jobs of the future are never walked.
+CREATE INDEX jobs_ready ON jobs (queue, kind, priority, run_at, id) WHERE status IN ('queued', 'retrying');
+
+-- The reaper.
+CREATE INDEX jobs_leased ON jobs (lease_expires_at, id) WHERE status = 'running';
+
+-- Listing what went wrong. Costs nothing on the good path.
+CREATE INDEX jobs_dead ON jobs (id) WHERE status IN ('failed_permanent', 'cancelled');
+
+CREATE UNIQUE INDEX jobs_idempotency_key ON jobs (idempotency_key) WHERE idempotency_key IS NOT NULL;
+
+-- Attempts that were followed by another. The newest one is told by its job's row.
+CREATE TABLE attempts (
+    seq         INTEGER PRIMARY KEY,
+    job_id      BLOB    NOT NULL,
+    attempt     INTEGER NOT NULL,
+    lease_token BLOB    NOT NULL,
+    worker      TEXT    NOT NULL,
+    started_at  INTEGER NOT NULL,
+    ended_at    INTEGER NOT NULL,
+    outcome     TEXT    NOT NULL,
+    error       TEXT
+) STRICT;
+
+CREATE INDEX attempts_of_job ON attempts (job_id);
+
+-- Jobs per queue and status, maintained with every commit, so that counting never scans.
+CREATE TABLE counts (
+    queue  TEXT    NOT NULL,
+    status TEXT    NOT NULL,
+    n      INTEGER NOT NULL,
+    PRIMARY KEY (queue, status)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE paused_queues (
+    queue TEXT PRIMARY KEY NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE kinds (
+    kind         TEXT PRIMARY KEY NOT NULL,
+    schema       TEXT,
+    queue        TEXT,
+    priority     INTEGER,
+    max_attempts INTEGER,
+    timeout_ms   INTEGER,
+    retry        TEXT
+) STRICT, WITHOUT ROWID;

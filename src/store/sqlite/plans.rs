@@ -1,0 +1,64 @@
+//! Pins the plans: claim, reap, list and prune go through their index and never walk the table.
+
+use rusqlite::{Connection, params_from_iter, types::Null};
+
+use super::{claim, lanes, list, prune, reap};
+
+fn database() -> (tempfile::TempDir, Connection) {
+    let directory = tempfile::tempdir().unwrap();
+    let opened = super::open::open(&directory.path().join("plans.db")).unwrap();
+    (directory, opened.connection)
+}
+
+/// What SQLite would do, one step a line.
+fn plan(connection: &Connection, sql: &str) -> String {
+    let mut statement = connection.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
+    let nulls = std::iter::repeat_n(Null, statement.parameter_count());
+    let steps = statement.query_map(params_from_iter(nulls), |row| row.get::<_, String>(3)).unwrap();
+    steps.collect::<Result<Vec<_>, _>>().unwrap().join("\n")
+}
+
+#[test]
+fn claim_hops_from_lane_to_lane_in_the_ready_index() {
+    let (_directory, connection) = database();
+    let plan = plan(&connection, lanes::NEXT_LANE);
+    assert_eq!(plan, "SEARCH jobs USING INDEX jobs_ready ((queue,kind,priority)>(?,?,?))");
+}
+
+#[test]
+fn claim_reads_a_range_of_the_ready_index_already_in_order() {
+    let (_directory, connection) = database();
+    let plan = plan(&connection, claim::DUE_IN_LANE);
+    assert_eq!(plan, "SEARCH jobs USING INDEX jobs_ready (queue=? AND kind=? AND priority=? AND run_at<?)");
+}
+
+#[test]
+fn reap_reads_a_range_of_the_lease_index_already_in_order() {
+    let (_directory, connection) = database();
+    let plan = plan(&connection, reap::EXPIRED);
+    assert_eq!(plan, "SEARCH jobs USING INDEX jobs_leased (lease_expires_at<?)");
+}
+
+#[test]
+fn prune_reads_a_range_of_ids() {
+    let (_directory, connection) = database();
+    let plan = plan(&connection, prune::OLDEST);
+    assert_eq!(plan, "SEARCH jobs USING INDEX sqlite_autoindex_jobs_1 (id>?)");
+}
+
+#[test]
+fn list_never_walks_the_table_and_sorts_only_what_is_running() {
+    let (_directory, connection) = database();
+    let plans: Vec<_> = list::every_statement().iter().map(|sql| plan(&connection, sql)).collect();
+    assert_eq!(
+        plans,
+        [
+            "SEARCH jobs USING INDEX sqlite_autoindex_jobs_1 (id>? AND id<?)",
+            "SEARCH jobs USING COVERING INDEX sqlite_autoindex_jobs_1 (id<?)",
+            "SEARCH jobs USING INDEX jobs_dead (id>? AND id<?)",
+            "SEARCH jobs USING INDEX jobs_dead (id<?)",
+            "SCAN jobs USING INDEX jobs_leased\nUSE TEMP B-TREE FOR ORDER BY",
+            "SCAN jobs USING COVERING INDEX jobs_leased\nUSE TEMP B-TREE FOR ORDER BY",
+        ]
+    );
+}

@@ -1,0 +1,83 @@
+//! prune: finished long enough ago → gone, a bounded number at a time, oldest first.
+
+use std::time::Duration;
+
+use rusqlite::params;
+
+use super::delete::erase;
+use super::row::Id;
+use super::transaction::Tx;
+use super::writer::{Lane, Verb};
+use crate::job::{JobId, QueueName, Status};
+use crate::store::{Prune, Pruned};
+
+pub(super) const OLDEST: &str = "
+-- prune: the oldest jobs behind the last one looked at
+SELECT seq, id, queue, status, finished_at, created_at FROM jobs WHERE id > ?1 ORDER BY id LIMIT ?2";
+
+struct Looked {
+    seq: i64,
+    id: Id,
+    queue: String,
+    status: String,
+    finished_at: Option<i64>,
+    created_at: i64,
+}
+
+impl Verb for Prune {
+    type Answer = Pruned;
+    const NAME: &'static str = "prune";
+    const LANE: Lane = Lane::Bulk;
+
+    fn apply(&mut self, tx: &mut Tx<'_>) -> rusqlite::Result<Pruned> {
+        let after = self.after.map_or(uuid::Uuid::nil(), |id| *id.as_uuid());
+        let looked: Vec<Looked> = tx
+            .statement(OLDEST)?
+            .query_map(params![Id(after), self.limit as i64], |row| {
+                Ok(Looked {
+                    seq: row.get(0)?,
+                    id: row.get(1)?,
+                    queue: row.get(2)?,
+                    status: row.get(3)?,
+                    finished_at: row.get(4)?,
+                    created_at: row.get(5)?,
+                })
+            })?
+            .collect::<Result<_, _>>()?;
+        // Ids follow time: behind a job that is too young to have been finished long enough, all are.
+        let youngest = before(tx, self.keep_succeeded.min(self.keep_cancelled).min(self.keep_failed));
+        let mut pruned = Pruned { deleted: 0, next: None };
+        for job in &looked {
+            if job.created_at > youngest {
+                return Ok(Pruned { next: None, ..pruned });
+            }
+            pruned.deleted += usize::from(prune(self, tx, job)?);
+            pruned.next = Some(JobId::from(job.id.0));
+        }
+        if looked.len() < self.limit {
+            pruned.next = None;
+        }
+        Ok(pruned)
+    }
+}
+
+fn prune(prune: &Prune, tx: &mut Tx<'_>, job: &Looked) -> rusqlite::Result<bool> {
+    let (Some(finished_at), Ok(status)) = (job.finished_at, job.status.parse::<Status>()) else { return Ok(false) };
+    let keep = match status {
+        Status::Succeeded => prune.keep_succeeded,
+        Status::Cancelled => prune.keep_cancelled,
+        Status::FailedPermanent => prune.keep_failed,
+        Status::Queued | Status::Running | Status::Retrying => return Ok(false),
+    };
+    if finished_at > before(tx, keep) {
+        return Ok(false);
+    }
+    let queue = QueueName::new(&job.queue).unwrap_or_else(|_| QueueName::unknown());
+    erase(tx, job.seq, job.id, &queue, status)?;
+    Ok(true)
+}
+
+/// The store's time that long ago.
+fn before(tx: &Tx<'_>, keep: Duration) -> i64 {
+    tx.now_micros().saturating_sub(i64::try_from(keep.as_micros()).unwrap_or(i64::MAX))
+}

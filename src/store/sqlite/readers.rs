@@ -1,0 +1,70 @@
+//! Connections that only read, each query with a time limit, so that none pins the write-ahead log.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use rusqlite::Connection;
+use tokio::sync::Semaphore;
+
+use super::fault::store_error;
+use super::open::open_reader;
+use crate::store::{StoreError, StoreErrorKind};
+
+/// 4: reads are short; more connections would only hold more of the cache.
+const CONNECTIONS: usize = 4;
+
+/// 1,000 steps of SQLite's virtual machine, some microseconds: how often a query looks at the time.
+const STEPS_PER_LOOK: i32 = 1000;
+
+#[derive(Debug, Clone)]
+pub(super) struct Readers {
+    path: PathBuf,
+    limit: Duration,
+    idle: Arc<Mutex<Vec<Connection>>>,
+    places: Arc<Semaphore>,
+}
+
+impl Readers {
+    pub(super) fn new(path: PathBuf, limit: Duration) -> Self {
+        Self { path, limit, idle: Arc::default(), places: Arc::new(Semaphore::new(CONNECTIONS)) }
+    }
+
+    /// Runs `query` on a thread that may block.
+    pub(super) async fn read<T: Send + 'static>(
+        &self,
+        doing: &'static str,
+        query: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let deadline = Instant::now() + self.limit;
+        let place = tokio::time::timeout(self.limit, self.places.clone().acquire_owned())
+            .await
+            .map_err(|_| StoreError::new(StoreErrorKind::Timeout, doing))?;
+        let readers = self.clone();
+        let reading = tokio::task::spawn_blocking(move || {
+            let _place = place;
+            readers.read_until(deadline, query)
+        });
+        let answer =
+            reading.await.map_err(|error| StoreError::new(StoreErrorKind::Internal, doing).caused_by(error))?;
+        answer.map_err(|error| store_error(doing, error))
+    }
+
+    fn read_until<T>(
+        &self,
+        deadline: Instant,
+        query: impl FnOnce(&Connection) -> rusqlite::Result<T>,
+    ) -> rusqlite::Result<T> {
+        let idle = || self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = idle().pop();
+        let connection = match kept {
+            Some(connection) => connection,
+            None => open_reader(&self.path)?,
+        };
+        connection.progress_handler(STEPS_PER_LOOK, Some(move || Instant::now() > deadline))?;
+        let answer = query(&connection)?;
+        // Not kept after an error: a fresh one has nothing left open.
+        idle().push(connection);
+        Ok(answer)
+    }
+}

@@ -1,0 +1,79 @@
+//! reap: running → retrying, failed_permanent or cancelled, for leases that have run out.
+
+use rusqlite::params;
+
+use super::row::Id;
+use super::settle::end_attempt;
+use super::transaction::Tx;
+use super::writer::{Lane, Verb};
+use crate::job::{Ending, Expiry, Held, JobId, Kind, RetryPolicy, WorkerId, decide};
+use crate::store::{Reap, Reaped};
+
+pub(super) const EXPIRED: &str = "
+-- reap: leases that have run out, oldest first
+SELECT seq, id, kind, queue, worker, attempts, max_attempts, cancel_requested,
+       timeout_ms IS NOT NULL AND lease_expires_at >= started_at + timeout_ms * 1000
+FROM jobs INDEXED BY jobs_leased
+WHERE status = 'running' AND lease_expires_at <= ?1
+ORDER BY lease_expires_at, id LIMIT ?2";
+
+struct Expired {
+    seq: i64,
+    id: Id,
+    kind: String,
+    queue: String,
+    worker: String,
+    attempts: u32,
+    max_attempts: u32,
+    cancel_requested: bool,
+    expiry: Expiry,
+}
+
+impl Verb for Reap {
+    type Answer = Vec<Reaped>;
+    const NAME: &'static str = "reap";
+    const LANE: Lane = Lane::Urgent;
+
+    fn apply(&mut self, tx: &mut Tx<'_>) -> rusqlite::Result<Vec<Reaped>> {
+        let expired: Vec<Expired> = tx
+            .statement(EXPIRED)?
+            .query_map(params![tx.now_micros(), self.limit as i64], |row| {
+                Ok(Expired {
+                    seq: row.get(0)?,
+                    id: row.get(1)?,
+                    kind: row.get(2)?,
+                    queue: row.get(3)?,
+                    worker: row.get(4)?,
+                    attempts: row.get(5)?,
+                    max_attempts: row.get(6)?,
+                    cancel_requested: row.get(7)?,
+                    expiry: if row.get(8)? { Expiry::Deadline } else { Expiry::Lease },
+                })
+            })?
+            .collect::<Result<_, _>>()?;
+        let reaped = tx.each(&expired, reap)?;
+        // One that cannot be written has been logged by nobody yet; the next round tries it again.
+        reaped.iter().filter_map(|item| item.as_ref().err()).for_each(|error| tracing::error!(?error, "cannot reap"));
+        Ok(reaped.into_iter().flatten().collect())
+    }
+}
+
+fn reap(tx: &mut Tx<'_>, expired: &Expired) -> rusqlite::Result<Reaped> {
+    let held = Held {
+        attempts: expired.attempts,
+        max_attempts: expired.max_attempts,
+        cancel_requested: expired.cancel_requested,
+        // The lease has been the wait; no policy is asked.
+        retry: &RetryPolicy::default(),
+        dice: 0.0,
+    };
+    let transition = decide(Ending::Expired(expired.expiry), held);
+    end_attempt(tx, expired.seq, &expired.queue, &transition)?;
+    Ok(Reaped {
+        job_id: JobId::from(expired.id.0),
+        kind: Kind::new(&expired.kind).unwrap_or_else(|_| Kind::unknown()),
+        worker: WorkerId::new(&expired.worker).unwrap_or_else(|_| WorkerId::unknown()),
+        to: transition.to,
+        recorded: transition.recorded,
+    })
+}

@@ -1,0 +1,112 @@
+//! settle: running → what `decide` says, fenced by the lease token.
+
+use rusqlite::{OptionalExtension, params};
+
+use super::history::outcome_of;
+use super::row::Id;
+use super::transaction::Tx;
+use super::writer::{Lane, Verb};
+use crate::job::{Ending, Held, Outcome, QueueName, RetryPolicy, Status, Transition, decide};
+use crate::store::{Settle, Settled, StoreError};
+
+pub(super) struct SettleAll(pub(super) Vec<Settle>);
+
+impl Verb for SettleAll {
+    type Answer = Vec<Result<Settled, StoreError>>;
+    const NAME: &'static str = "settle";
+    const LANE: Lane = Lane::Urgent;
+
+    fn apply(&mut self, tx: &mut Tx<'_>) -> rusqlite::Result<Self::Answer> {
+        tx.each(&self.0, settle)
+    }
+}
+
+const NEWEST_ATTEMPT: &str = "
+-- settle: the attempt that may speak for a job
+SELECT seq, status, lease_token, outcome, attempts, max_attempts, cancel_requested, queue, kind FROM jobs WHERE id = ?1";
+
+/// The newest attempt of the job that is being settled.
+struct Newest {
+    seq: i64,
+    running: bool,
+    token: Option<Id>,
+    outcome: Option<String>,
+    attempts: u32,
+    max_attempts: u32,
+    cancel_requested: bool,
+    queue: String,
+    kind: String,
+}
+
+fn settle(tx: &mut Tx<'_>, settle: &Settle) -> rusqlite::Result<Settled> {
+    let newest = tx.statement(NEWEST_ATTEMPT)?.query_row([Id::from(settle.lease.job_id)], |row| {
+        Ok(Newest {
+            seq: row.get(0)?,
+            running: row.get_ref(1)?.as_str()? == Status::Running.as_str(),
+            token: row.get(2)?,
+            outcome: row.get(3)?,
+            attempts: row.get(4)?,
+            max_attempts: row.get(5)?,
+            cancel_requested: row.get(6)?,
+            queue: row.get(7)?,
+            kind: row.get(8)?,
+        })
+    });
+    let Some(newest) = newest.optional()? else { return Ok(Settled::Lost) };
+    let token = Id::from(settle.lease.token);
+    if newest.token != Some(token) {
+        return Ok(answer_again(&settle.outcome, outcome_of(tx, settle.lease.job_id, token)?));
+    }
+    if !newest.running {
+        return Ok(answer_again(&settle.outcome, newest.outcome));
+    }
+    let retry = retry_policy(tx, &settle.outcome, &newest.kind)?;
+    let held = Held {
+        attempts: newest.attempts,
+        max_attempts: newest.max_attempts,
+        cancel_requested: newest.cancel_requested,
+        retry: &retry,
+        dice: fastrand::f64(),
+    };
+    let transition = decide(Ending::Reported(&settle.outcome), held);
+    end_attempt(tx, newest.seq, &newest.queue, &transition)?;
+    Ok(Settled::Recorded)
+}
+
+/// For an attempt that has ended: the same report again is on record, another one comes too late.
+fn answer_again(reported: &Outcome, recorded: Option<String>) -> Settled {
+    if recorded.as_deref() == Some(reported.recorded_as().as_str()) { Settled::Recorded } else { Settled::Lost }
+}
+
+/// Looked up only where it matters.
+fn retry_policy(tx: &Tx<'_>, outcome: &Outcome, kind: &str) -> rusqlite::Result<RetryPolicy> {
+    let text: Option<String> = match outcome {
+        Outcome::Failed(_) | Outcome::TimedOut(_) => tx
+            .statement("SELECT retry FROM kinds WHERE kind = ?1")?
+            .query_row([kind], |row| row.get(0))
+            .optional()?
+            .flatten(),
+        _ => None,
+    };
+    Ok(text.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default())
+}
+
+/// Writes what was decided about a running job. The caller has seen, in this transaction, that it is running.
+pub(super) fn end_attempt(tx: &mut Tx<'_>, seq: i64, queue: &str, to: &Transition) -> rusqlite::Result<()> {
+    let now = tx.now_micros();
+    tx.statement(include_str!("settle.sql"))?.execute(params![
+        seq,
+        to.to.as_str(),
+        to.attempts,
+        to.run_in.map(|wait| now.saturating_add(wait.as_micros() as i64)),
+        to.recorded.as_str(),
+        to.error.as_ref().map(|error| error.as_str()),
+        to.result.as_ref().map(|result| result.as_str()),
+        now,
+        to.to.is_terminal().then_some(now),
+    ])?;
+    if let Ok(queue) = QueueName::new(queue) {
+        tx.moved(&queue, Some(Status::Running), Some(to.to));
+    }
+    Ok(())
+}

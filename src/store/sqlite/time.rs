@@ -1,0 +1,87 @@
+//! The store's own time: runs evenly even when somebody sets the machine's clock or the machine sleeps.
+//!
+//! Leases are measured against it, so a clock that jumps an hour ahead must not expire them all. Time runs on by the
+//! monotonic clock; when the time of day turns out to have jumped, the jump is taken over in one step, and everything
+//! that was measured from "now" (live leases, backoff, jobs that are due) moves along with it.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use rusqlite::{Connection, params};
+
+use super::row::micros;
+use crate::store::Clock;
+
+/// 1 s: smaller differences are drift between two clocks, not somebody setting one.
+const STEP_MIN_MICROS: i64 = 1_000_000;
+
+#[derive(Debug, Clone)]
+pub(super) struct StoreTime {
+    clock: Arc<dyn Clock>,
+    anchor: Arc<Mutex<Anchor>>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Anchor {
+    wall_micros: i64,
+    elapsed: Duration,
+}
+
+/// The time of day jumped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Step {
+    pub(super) from_micros: i64,
+    pub(super) to_micros: i64,
+}
+
+impl StoreTime {
+    pub(super) fn start(clock: Arc<dyn Clock>) -> Self {
+        let anchor = Anchor { wall_micros: micros(clock.wall()), elapsed: clock.elapsed() };
+        Self { clock, anchor: Arc::new(Mutex::new(anchor)) }
+    }
+
+    /// Now, in microseconds since 1970.
+    pub(super) fn now_micros(&self) -> i64 {
+        let anchor = *self.anchor.lock().unwrap_or_else(PoisonError::into_inner);
+        let passed = self.clock.elapsed().saturating_sub(anchor.elapsed);
+        anchor.wall_micros + passed.as_micros() as i64
+    }
+
+    /// The jump to take over, if there was one.
+    pub(super) fn step(&self) -> Option<Step> {
+        let step = Step { from_micros: self.now_micros(), to_micros: micros(self.clock.wall()) };
+        ((step.to_micros - step.from_micros).abs() > STEP_MIN_MICROS).then_some(step)
+    }
+
+    /// Goes on from the new time of day; only once the store has moved along ([`move_along`] is committed).
+    pub(super) fn take_over(&self, step: Step) {
+        let mut anchor = self.anchor.lock().unwrap_or_else(PoisonError::into_inner);
+        anchor.wall_micros += step.to_micros - step.from_micros;
+    }
+}
+
+/// Moves what was measured from the old now to the new one.
+pub(super) fn move_along(connection: &Connection, step: Step) -> rusqlite::Result<()> {
+    let by = step.to_micros - step.from_micros;
+    connection.execute(
+        "UPDATE jobs SET lease_expires_at = lease_expires_at + ?1, started_at = started_at + ?1 WHERE status = 'running'",
+        [by],
+    )?;
+    // Backoff and snoozes are durations; what was due stays due. A first start later than now is a time of day.
+    connection.execute(
+        "UPDATE jobs SET run_at = run_at + ?1
+         WHERE status IN ('queued', 'retrying') AND (status = 'retrying' OR run_at BETWEEN ?3 AND ?2)",
+        params![by, step.from_micros, step.to_micros],
+    )?;
+    Ok(())
+}
+
+/// On opening: a clock that was set back while nobody was here must not keep a dead worker's lease alive.
+pub(super) fn clamp_leases(connection: &Connection, now_micros: i64) -> rusqlite::Result<()> {
+    connection.execute(
+        "UPDATE jobs SET lease_expires_at = ?1 + lease_ms * 1000
+         WHERE status = 'running' AND lease_expires_at > ?1 + lease_ms * 1000",
+        [now_micros],
+    )?;
+    Ok(())
+}

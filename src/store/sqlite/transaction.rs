@@ -1,0 +1,110 @@
+//! What a verb works with inside the writer's transaction: the connection, one "now" for all, and the counts it moves.
+
+use std::collections::HashMap;
+
+use rusqlite::{CachedStatement, Connection};
+
+use super::fault::store_error;
+use crate::job::{QueueName, Status};
+use crate::store::StoreError;
+
+/// One open transaction.
+pub(super) struct Tx<'c> {
+    connection: &'c Connection,
+    now_micros: i64,
+    items: Items,
+    moved: HashMap<(QueueName, Status), i64>,
+    made_ready: bool,
+}
+
+/// What happens to a batch when one of its items fails.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Items {
+    /// The whole transaction is given up. The good path: no savepoints.
+    Together,
+    /// That item alone is undone. For the second try, after the first was given up.
+    Apart,
+}
+
+impl<'c> Tx<'c> {
+    pub(super) fn new(connection: &'c Connection, now_micros: i64, items: Items) -> Self {
+        Self { connection, now_micros, items, moved: HashMap::new(), made_ready: false }
+    }
+
+    /// The store's now, the same for everything in this transaction.
+    pub(super) fn now_micros(&self) -> i64 {
+        self.now_micros
+    }
+
+    pub(super) fn connection(&self) -> &'c Connection {
+        self.connection
+    }
+
+    /// Compiled once per connection.
+    pub(super) fn statement(&self, sql: &str) -> rusqlite::Result<CachedStatement<'c>> {
+        self.connection.prepare_cached(sql)
+    }
+
+    /// Keeps the counts: a job went from one status to another; `None` is outside of the store.
+    pub(super) fn moved(&mut self, queue: &QueueName, from: Option<Status>, to: Option<Status>) {
+        if let Some(from) = from {
+            *self.moved.entry((queue.clone(), from)).or_default() -= 1;
+        }
+        if let Some(to) = to {
+            *self.moved.entry((queue.clone(), to)).or_default() += 1;
+            self.made_ready |= to.is_ready();
+        }
+    }
+
+    /// Somebody waiting for work should look.
+    pub(super) fn has_made_ready(&self) -> bool {
+        self.made_ready
+    }
+
+    /// Jobs may have become claimable without moving.
+    pub(super) fn make_ready(&mut self) {
+        self.made_ready = true;
+    }
+
+    /// Applies `f` to each item. One that fails does so alone, or fails all: see [`Items`].
+    pub(super) fn each<I, T>(
+        &mut self,
+        items: &[I],
+        mut f: impl FnMut(&mut Self, &I) -> rusqlite::Result<T>,
+    ) -> rusqlite::Result<Vec<Result<T, StoreError>>> {
+        let mut answers = Vec::with_capacity(items.len());
+        for item in items {
+            if self.items == Items::Together {
+                answers.push(Ok(f(self, item)?));
+                continue;
+            }
+            let moved = self.moved.clone();
+            self.connection.execute_batch("SAVEPOINT item")?;
+            match f(self, item) {
+                Ok(answer) => {
+                    self.connection.execute_batch("RELEASE item")?;
+                    answers.push(Ok(answer));
+                }
+                Err(error) => {
+                    self.connection.execute_batch("ROLLBACK TO item; RELEASE item")?;
+                    self.moved = moved;
+                    answers.push(Err(store_error("one item of a batch", error)));
+                }
+            }
+        }
+        Ok(answers)
+    }
+
+    /// Writes the counts: a few rows per transaction, however many jobs moved. Part of every transaction.
+    pub(super) fn write_counts(&mut self) -> rusqlite::Result<()> {
+        let moved = std::mem::take(&mut self.moved);
+        let mut statement = self.statement(
+            "INSERT INTO counts (queue, status, n) VALUES (?1, ?2, ?3)
+             ON CONFLICT (queue, status) DO UPDATE SET n = n + excluded.n",
+        )?;
+        for ((queue, status), by) in moved.into_iter().filter(|(_, by)| *by != 0) {
+            statement.execute((queue.as_str(), status.as_str(), by))?;
+        }
+        Ok(())
+    }
+}

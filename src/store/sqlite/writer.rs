@@ -1,0 +1,346 @@
+//! The one thread that writes. It takes everything that is waiting, applies it in one transaction, commits once and
+//! then answers all: one flush in flight, whatever arrives meanwhile is the next batch. No timer, so a call that comes
+//! alone goes straight through.
+//!
+//! It never knows what the verbs do; each brings its own [`Verb::apply`]. A batch that fails is done again one request
+//! at a time, so that only the request at fault fails.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+
+use rusqlite::Connection;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+
+use super::fault::{is_sync_failure, store_error};
+use super::time::{StoreTime, move_along};
+use super::transaction::{Items, Tx};
+use crate::store::{StoreError, StoreErrorKind, Wake};
+
+/// 512: a commit of that many takes a few milliseconds; more would only add latency.
+const BATCH_MAX: usize = 512;
+/// Of these, what new jobs are left at least, however busy the workers are.
+const BATCH_MIN_FOR_BULK: usize = 128;
+/// 4,096 requests may wait in each lane; further callers wait for a place.
+const WAITING_MAX: usize = 4096;
+
+/// Something to be written. `apply` may be called twice (the second time with nothing of the first left).
+pub(super) trait Verb: Send + 'static {
+    type Answer: Send + 'static;
+    /// For error messages.
+    const NAME: &'static str;
+    const LANE: Lane;
+
+    fn apply(&mut self, tx: &mut Tx<'_>) -> rusqlite::Result<Self::Answer>;
+
+    /// Whether the answer must wait until the commit is on stable storage.
+    fn needs_sync(&self) -> bool {
+        true
+    }
+}
+
+/// Who waits where: workers' reports never queue behind new jobs, else a flood of those would expire live leases.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Lane {
+    Urgent,
+    Bulk,
+}
+
+/// The way to the writer. Dropping the last one ends the thread once everything waiting is done.
+#[derive(Debug)]
+pub(super) struct Writer {
+    inbox: Arc<Inbox>,
+    urgent: Arc<Semaphore>,
+    bulk: Arc<Semaphore>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Writer {
+    pub(super) fn start(connection: Connection, time: StoreTime, wake: Wake) -> std::io::Result<Self> {
+        let inbox = Arc::new(Inbox::default());
+        let mut writing = Writing { connection, time, wake, inbox: inbox.clone(), broken: None };
+        let thread = std::thread::Builder::new().name("steadfast-writer".into()).spawn(move || {
+            let _ended = RefuseFurther(writing.inbox.clone());
+            writing.run();
+        })?;
+        Ok(Self {
+            inbox,
+            urgent: Arc::new(Semaphore::new(WAITING_MAX)),
+            bulk: Arc::new(Semaphore::new(WAITING_MAX)),
+            thread: Some(thread),
+        })
+    }
+
+    /// Applies and commits, then answers. Goes on even if the caller goes away.
+    pub(super) async fn write<V: Verb>(&self, verb: V) -> Result<V::Answer, StoreError> {
+        let gone = |_| StoreError::new(StoreErrorKind::Unavailable, V::NAME);
+        let lane = match V::LANE {
+            Lane::Urgent => &self.urgent,
+            Lane::Bulk => &self.bulk,
+        };
+        let place = lane.clone().acquire_owned().await.map_err(|_| gone(()))?;
+        let (reply, answer) = oneshot::channel();
+        self.inbox.put(V::LANE, Box::new(Request { verb, answer: None, reply, _place: place }))?;
+        answer.await.map_err(|_| gone(()))?
+    }
+
+    /// Commits so far.
+    pub(super) fn commits(&self) -> u64 {
+        self.inbox.commits.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn inbox(&self) -> Arc<Inbox> {
+        self.inbox.clone()
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.inbox.close();
+        if let Some(thread) = self.thread.take() {
+            // It logs what it dies of itself.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Requests waiting for the next batch.
+#[derive(Debug, Default)]
+pub(super) struct Inbox {
+    waiting: Mutex<Waiting>,
+    arrived: Condvar,
+    commits: AtomicU64,
+}
+
+#[derive(Default)]
+struct Waiting {
+    urgent: VecDeque<Box<dyn Work>>,
+    bulk: VecDeque<Box<dyn Work>>,
+    restart_wal: bool,
+    closed: bool,
+}
+
+impl std::fmt::Debug for Waiting {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} urgent, {} bulk", self.urgent.len(), self.bulk.len())
+    }
+}
+
+struct Batch {
+    works: Vec<Box<dyn Work>>,
+    restart_wal: bool,
+}
+
+impl Inbox {
+    fn put(&self, lane: Lane, work: Box<dyn Work>) -> Result<(), StoreError> {
+        let mut waiting = self.lock();
+        if waiting.closed {
+            return Err(StoreError::new(StoreErrorKind::Unavailable, "write"));
+        }
+        match lane {
+            Lane::Urgent => waiting.urgent.push_back(work),
+            Lane::Bulk => waiting.bulk.push_back(work),
+        }
+        self.arrived.notify_one();
+        Ok(())
+    }
+
+    /// Asks the writer to begin the WAL anew between two batches.
+    pub(super) fn restart_wal(&self) {
+        self.lock().restart_wal = true;
+        self.arrived.notify_one();
+    }
+
+    pub(super) fn commits(&self) -> u64 {
+        self.commits.load(Ordering::Relaxed)
+    }
+
+    /// Waits for something to do; `None` when closed and empty.
+    fn take(&self) -> Option<Batch> {
+        let mut waiting = self.lock();
+        while waiting.urgent.is_empty() && waiting.bulk.is_empty() && !waiting.restart_wal {
+            if waiting.closed {
+                return None;
+            }
+            waiting = self.arrived.wait(waiting).unwrap_or_else(PoisonError::into_inner);
+        }
+        let reserved = waiting.bulk.len().min(BATCH_MIN_FOR_BULK);
+        let urgent = waiting.urgent.len().min(BATCH_MAX - reserved);
+        let bulk = waiting.bulk.len().min(BATCH_MAX - urgent);
+        let mut works: Vec<_> = waiting.urgent.drain(..urgent).collect();
+        works.extend(waiting.bulk.drain(..bulk));
+        Some(Batch { works, restart_wal: std::mem::take(&mut waiting.restart_wal) })
+    }
+
+    fn close(&self) {
+        self.lock().closed = true;
+        self.arrived.notify_all();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A request whose verb the writer need not know.
+trait Work: Send {
+    fn apply(&mut self, tx: &mut Tx<'_>) -> rusqlite::Result<()>;
+    fn needs_sync(&self) -> bool;
+    fn doing(&self) -> &'static str;
+    fn reply(self: Box<Self>, committed: Result<(), StoreError>);
+}
+
+struct Request<V: Verb> {
+    verb: V,
+    answer: Option<V::Answer>,
+    reply: oneshot::Sender<Result<V::Answer, StoreError>>,
+    _place: OwnedSemaphorePermit,
+}
+
+impl<V: Verb> Work for Request<V> {
+    fn apply(&mut self, tx: &mut Tx<'_>) -> rusqlite::Result<()> {
+        self.answer = Some(self.verb.apply(tx)?);
+        Ok(())
+    }
+
+    fn needs_sync(&self) -> bool {
+        self.verb.needs_sync()
+    }
+
+    fn doing(&self) -> &'static str {
+        V::NAME
+    }
+
+    fn reply(self: Box<Self>, committed: Result<(), StoreError>) {
+        let unanswered = || StoreError::new(StoreErrorKind::Internal, V::NAME);
+        let Self { answer, reply, .. } = *self;
+        // The caller may have gone; the work is done all the same.
+        let _ = reply.send(committed.and_then(|()| answer.ok_or_else(unanswered)));
+    }
+}
+
+/// However the writer ends, nobody waits for it in vain.
+struct RefuseFurther(Arc<Inbox>);
+
+impl Drop for RefuseFurther {
+    fn drop(&mut self) {
+        let mut waiting = self.0.lock();
+        waiting.closed = true;
+        waiting.urgent.clear();
+        waiting.bulk.clear();
+    }
+}
+
+/// The thread's side.
+struct Writing {
+    connection: Connection,
+    time: StoreTime,
+    wake: Wake,
+    inbox: Arc<Inbox>,
+    /// Set once the disk failed to sync: from then on nothing is written any more.
+    broken: Option<StoreError>,
+}
+
+impl Writing {
+    fn run(&mut self) {
+        while let Some(batch) = self.inbox.take() {
+            if batch.restart_wal {
+                self.restart_wal();
+            }
+            if !batch.works.is_empty() {
+                self.flush(batch.works);
+            }
+        }
+    }
+
+    fn flush(&mut self, mut works: Vec<Box<dyn Work>>) {
+        match self.commit(&mut works, Items::Together) {
+            Ok(()) => works.into_iter().for_each(|work| work.reply(Ok(()))),
+            // Alone, each fails or succeeds for reasons of its own.
+            Err(_) if self.broken.is_none() => {
+                for work in works {
+                    let mut alone = [work];
+                    let committed = self.commit(&mut alone, Items::Apart);
+                    let [work] = alone;
+                    work.reply(committed);
+                }
+            }
+            Err(error) => works.into_iter().for_each(|work| work.reply(Err(error.clone()))),
+        }
+    }
+
+    fn commit(&mut self, works: &mut [Box<dyn Work>], items: Items) -> Result<(), StoreError> {
+        if let Some(error) = &self.broken {
+            return Err(error.clone());
+        }
+        let doing = works.first().map_or("write", |work| work.doing());
+        let result = self.try_commit(works, items);
+        if let Err(error) = &result {
+            if !self.connection.is_autocommit()
+                && let Err(error) = self.connection.execute_batch("ROLLBACK")
+            {
+                tracing::error!(%error, "cannot roll back");
+            }
+            if is_sync_failure(error) {
+                tracing::error!(%error, "the disk failed to sync; nothing more is written, restart on a sound disk");
+                self.broken = Some(StoreError::new(StoreErrorKind::Damaged, "sync"));
+            }
+        }
+        result.map_err(|error| store_error(doing, error))
+    }
+
+    fn try_commit(&mut self, works: &mut [Box<dyn Work>], items: Items) -> rusqlite::Result<()> {
+        let synced = works.iter().any(|work| work.needs_sync());
+        if !synced {
+            // Without a sync of its own; the next synced commit covers it. Set outside the transaction, as SQLite wants.
+            self.connection.pragma_update(None, "synchronous", "NORMAL")?;
+        }
+        let committed = self.apply_and_commit(works, items);
+        if !synced {
+            self.connection.pragma_update(None, "synchronous", "FULL")?;
+        }
+        if committed? {
+            self.wake.wake();
+        }
+        Ok(())
+    }
+
+    /// `true` if jobs became ready.
+    fn apply_and_commit(&mut self, works: &mut [Box<dyn Work>], items: Items) -> rusqlite::Result<bool> {
+        self.connection.execute_batch("BEGIN IMMEDIATE")?;
+        // Only now: waiting for the lock may have taken time.
+        let step = self.time.step();
+        if let Some(step) = step {
+            tracing::warn!(from = step.from_micros, to = step.to_micros, "the clock was set; leases move along");
+            move_along(&self.connection, step)?;
+        }
+        let now_micros = step.map_or_else(|| self.time.now_micros(), |step| step.to_micros);
+        let mut tx = Tx::new(&self.connection, now_micros, items);
+        for work in works {
+            work.apply(&mut tx)?;
+        }
+        tx.write_counts()?;
+        let made_ready = tx.has_made_ready();
+        self.connection.execute_batch("COMMIT")?;
+        if let Some(step) = step {
+            self.time.take_over(step);
+        }
+        self.inbox.commits.fetch_add(1, Ordering::Relaxed);
+        Ok(made_ready)
+    }
+
+    /// Short: the checkpointer has copied nearly everything already. If a reader is in the way, another time.
+    fn restart_wal(&self) {
+        let restart = || {
+            self.connection.busy_timeout(std::time::Duration::from_millis(20))?;
+            self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))
+        };
+        if let Err(error) = restart() {
+            tracing::debug!(%error, "the WAL cannot begin anew yet");
+        }
+        if let Err(error) = self.connection.busy_timeout(super::open::BUSY_TIMEOUT) {
+            tracing::error!(%error, "cannot set the lock timeout");
+        }
+    }
+}
