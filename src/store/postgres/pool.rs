@@ -2,11 +2,13 @@
 //!
 //! No SQL of any verb is here; statements live beside their verbs.
 
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::time::Duration;
 
 use deadpool_postgres::{Connect, Manager, ManagerConfig, Object, Pool as Deadpool, RecyclingMethod, Runtime};
 use tokio::task::JoinHandle;
+use tokio::time::error::Elapsed;
 use tokio_postgres::tls::TlsStream;
 use tokio_postgres::{Client, Connection, Socket};
 use tokio_postgres_rustls::MakeRustlsConnect;
@@ -122,7 +124,7 @@ impl Pool {
         Self { connections, patience: settings.statement_timeout + Duration::from_secs(2) }
     }
 
-    /// A connection that answers. Give it back with [`Link::done`]; one that is dropped without is closed, because
+    /// A connection that answers. Give it back with [`Link::finish`]; one that is dropped without is closed, because
     /// something may still be going on in it.
     pub(super) async fn get(&self) -> Result<Link, Trouble> {
         Ok(Link { object: Some(self.connections.get().await?), patience: self.patience })
@@ -140,17 +142,29 @@ pub(super) struct Link {
 }
 
 impl Link {
-    /// Runs `work` on the connection, for as long as there is patience. The connection goes back to the pool if the
-    /// work came to an end, well or not.
-    pub(super) async fn within<T>(
-        mut self,
-        work: impl AsyncFnOnce(&mut Object) -> Result<T, Trouble>,
-    ) -> Result<T, Trouble> {
-        let Some(object) = self.object.as_mut() else { return Err(Trouble::no_turn()) };
-        let answer = tokio::time::timeout(self.patience, work(object)).await.map_err(|_| Trouble::overdue())?;
-        // Dropping the object is what gives it back.
+    /// How long to wait for work on this connection.
+    pub(super) fn patience(&self) -> Duration {
+        self.patience
+    }
+
+    /// Gives the connection back if the work came to an end, well or not.
+    pub(super) fn finish<T>(mut self, answer: Result<Result<T, Trouble>, Elapsed>) -> Result<T, Trouble> {
+        let answer = answer.map_err(|_| Trouble::overdue())?;
         drop(self.object.take());
         answer
+    }
+}
+
+impl Deref for Link {
+    type Target = Object;
+    fn deref(&self) -> &Object {
+        self.object.as_ref().expect("only finish and drop take it, and both end the link")
+    }
+}
+
+impl DerefMut for Link {
+    fn deref_mut(&mut self) -> &mut Object {
+        self.object.as_mut().expect("only finish and drop take it, and both end the link")
     }
 }
 

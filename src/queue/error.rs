@@ -1,0 +1,111 @@
+//! Why something was turned away at the door.
+
+use crate::job::{Kind, NotAName, NotJson, Refusal};
+use crate::store::StoreError;
+
+/// A job was not accepted. Nothing was stored, except where the store says that it does not know.
+#[derive(Debug, thiserror::Error)]
+pub enum EnqueueError {
+    /// A value is not acceptable.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// Nobody declared this kind.
+    #[error(
+        "kind {kind:?} is not declared{}; declare it with PUT /kinds/{kind} or by registering its handler",
+        did_you_mean(close)
+    )]
+    UnknownKind {
+        /// What was asked for.
+        kind: Kind,
+        /// Declared kinds with a similar name.
+        close: Vec<Kind>,
+    },
+    /// The payload is not what the kind's schema wants.
+    #[error("payload does not fit kind {kind:?}: {}", errors.join("; "))]
+    Payload {
+        /// The kind.
+        kind: Kind,
+        /// What is wrong, and where.
+        errors: Vec<String>,
+    },
+    /// The typed job cannot be written as JSON.
+    #[error(transparent)]
+    Encode(#[from] NotJson),
+    /// The kind of the typed job could not be declared.
+    #[error(transparent)]
+    Kind(Box<KindError>),
+    /// The store could not take it.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl From<NotAName> for EnqueueError {
+    fn from(error: NotAName) -> Self {
+        Self::Refused(error.into())
+    }
+}
+
+impl From<KindError> for EnqueueError {
+    fn from(error: KindError) -> Self {
+        match error {
+            KindError::Store(error) => Self::Store(error),
+            other => Self::Kind(Box::new(other)),
+        }
+    }
+}
+
+fn did_you_mean(close: &[Kind]) -> String {
+    if close.is_empty() {
+        return String::new();
+    }
+    let names: Vec<_> = close.iter().map(|kind| kind.as_str()).collect();
+    format!(" (did you mean {}?)", names.join(" or "))
+}
+
+/// A batch was not accepted; nothing of it was stored.
+#[derive(Debug, thiserror::Error)]
+pub enum BatchError {
+    /// Too few or too many.
+    #[error("a batch has 1 to 1000 jobs, this one has {given}")]
+    Size {
+        /// How many there were.
+        given: usize,
+    },
+    /// These items are at fault.
+    #[error("{} of the jobs were refused, the first at index {}: {}", .0.len(), .0[0].0, .0[0].1)]
+    Refused(Vec<(usize, EnqueueError)>),
+    /// The store could not take it.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// A kind cannot be declared like this.
+#[derive(Debug, thiserror::Error)]
+pub enum KindError {
+    /// The name is not a name.
+    #[error(transparent)]
+    Name(#[from] NotAName),
+    /// The schema is not a JSON Schema.
+    #[error("schema of kind {kind:?} is not a valid JSON Schema: {reason}")]
+    Schema {
+        /// The kind.
+        kind: Kind,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// One of the defaults is not acceptable.
+    #[error("default {reason}")]
+    Default {
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// Built-in kinds are what they are.
+    #[error("kind {kind:?} is built in and cannot be changed; choose another name")]
+    BuiltIn {
+        /// The kind.
+        kind: Kind,
+    },
+    /// The store could not take it.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}

@@ -1,0 +1,175 @@
+//! Batches that form by themselves: one flush in flight, and what arrives meanwhile is the next batch. No timer: an
+//! idle store does a single call at once, a busy one many calls per commit. Each caller is answered after its commit.
+
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use tokio::sync::{mpsc, oneshot};
+
+use crate::store::{StoreError, StoreErrorKind};
+
+/// 512 items: beyond it a commit grows slower than it saves.
+const ITEMS_MAX: usize = 512;
+/// 4,096 calls may wait; the ones after them wait to be let in.
+const WAITING_MAX: usize = 4096;
+
+/// What is done to a batch.
+#[async_trait]
+pub(super) trait Flush: Send + Sync + 'static {
+    /// One call's worth of work.
+    type Call: Send + 'static;
+    /// What it is answered with.
+    type Answer: Send + 'static;
+    /// The verb, for errors.
+    const DOING: &'static str;
+
+    /// How many items a call counts as.
+    fn weight(call: &Self::Call) -> usize;
+
+    /// Does all of it; one answer per call, in order. A call that fails on its own account must not take the others
+    /// along.
+    async fn flush(&self, calls: Vec<Self::Call>) -> Vec<Result<Self::Answer, StoreError>>;
+}
+
+struct Waiting<F: Flush> {
+    call: F::Call,
+    until: Instant,
+    answer: oneshot::Sender<Result<F::Answer, StoreError>>,
+}
+
+/// The entrance.
+pub(super) struct Batcher<F: Flush> {
+    entrance: mpsc::Sender<Waiting<F>>,
+    patience: Duration,
+}
+
+impl<F: Flush> Batcher<F> {
+    /// Starts the task that flushes. It ends when the batcher is gone and everything in it is answered.
+    pub(super) fn start(flush: F, patience: Duration) -> Self {
+        let (entrance, waiting) = mpsc::channel(WAITING_MAX);
+        tokio::spawn(run(flush, waiting));
+        Self { entrance, patience }
+    }
+
+    /// Answers once it is done. A caller that goes away does not stop what it asked for.
+    pub(super) async fn call(&self, call: F::Call) -> Result<F::Answer, StoreError> {
+        let (answer, answered) = oneshot::channel();
+        let waiting = Waiting { call, until: Instant::now() + self.patience, answer };
+        let entered = tokio::time::timeout(self.patience, self.entrance.send(waiting)).await;
+        match entered {
+            Err(_) => return Err(StoreError::new(StoreErrorKind::Timeout, F::DOING)),
+            Ok(Err(_)) => return Err(StoreError::new(StoreErrorKind::Unavailable, F::DOING)),
+            Ok(Ok(())) => (),
+        }
+        // The flushing task is gone only with its runtime; what it had begun may have been committed.
+        answered.await.unwrap_or_else(|_| Err(StoreError::new(StoreErrorKind::OutcomeUnknown, F::DOING)))
+    }
+}
+
+async fn run<F: Flush>(flush: F, mut waiting: mpsc::Receiver<Waiting<F>>) {
+    let mut held = None;
+    loop {
+        let Some(first) = (match held.take() {
+            Some(first) => Some(first),
+            None => waiting.recv().await,
+        }) else {
+            return;
+        };
+        let mut batch = vec![first];
+        let mut items = F::weight(&batch[0].call);
+        while let Ok(next) = waiting.try_recv() {
+            items += F::weight(&next.call);
+            if items > ITEMS_MAX {
+                held = Some(next);
+                break;
+            }
+            batch.push(next);
+        }
+        flush_batch(&flush, batch).await;
+    }
+}
+
+async fn flush_batch<F: Flush>(flush: &F, batch: Vec<Waiting<F>>) {
+    let now = Instant::now();
+    let (mut calls, mut callers) = (Vec::with_capacity(batch.len()), Vec::with_capacity(batch.len()));
+    for waiting in batch {
+        if waiting.until < now {
+            // Not begun, so it can be said for certain that nothing was stored.
+            let _ = waiting.answer.send(Err(StoreError::new(StoreErrorKind::Timeout, F::DOING)));
+        } else {
+            calls.push(waiting.call);
+            callers.push(waiting.answer);
+        }
+    }
+    if calls.is_empty() {
+        return;
+    }
+    for (caller, answer) in callers.into_iter().zip(flush.flush(calls).await) {
+        // A caller that went away has no use for the answer.
+        let _ = caller.send(answer);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use tokio::sync::Semaphore;
+
+    use super::*;
+
+    struct Gate {
+        open: Arc<Semaphore>,
+        seen: Arc<Mutex<Vec<Vec<u32>>>>,
+    }
+
+    #[async_trait]
+    impl Flush for Gate {
+        type Call = u32;
+        type Answer = u32;
+        const DOING: &'static str = "test";
+
+        fn weight(_: &u32) -> usize {
+            1
+        }
+
+        async fn flush(&self, calls: Vec<u32>) -> Vec<Result<u32, StoreError>> {
+            self.seen.lock().unwrap().push(calls.clone());
+            self.open.acquire().await.unwrap().forget();
+            calls.into_iter().map(|call| Ok(call * 10)).collect()
+        }
+    }
+
+    #[tokio::test]
+    async fn what_arrives_during_a_flush_is_the_next_batch_and_everyone_gets_their_own_answer() {
+        let (open, seen) = (Arc::new(Semaphore::new(0)), Arc::new(Mutex::new(Vec::new())));
+        let gate = Gate { open: open.clone(), seen: seen.clone() };
+        let batcher = Arc::new(Batcher::start(gate, Duration::from_secs(60)));
+        let call = |n| {
+            let batcher = batcher.clone();
+            tokio::spawn(async move { batcher.call(n).await.unwrap() })
+        };
+        let first = call(1);
+        while seen.lock().unwrap().is_empty() {
+            tokio::task::yield_now().await;
+        }
+        let others: Vec<_> = (2..6).map(call).collect();
+        while batcher.entrance.capacity() > WAITING_MAX - 4 {
+            tokio::task::yield_now().await;
+        }
+        open.add_permits(2);
+        assert_eq!(first.await.unwrap(), 10);
+        for (n, other) in (2..6).zip(others) {
+            assert_eq!(other.await.unwrap(), n * 10);
+        }
+        assert_eq!(*seen.lock().unwrap(), [vec![1], vec![2, 3, 4, 5]]);
+    }
+
+    #[tokio::test]
+    async fn a_call_that_waited_too_long_is_refused_without_being_begun() {
+        let (open, seen) = (Arc::new(Semaphore::new(9)), Arc::new(Mutex::new(Vec::new())));
+        let batcher = Batcher::start(Gate { open, seen: seen.clone() }, Duration::ZERO);
+        assert_eq!(batcher.call(1).await.unwrap_err().kind(), StoreErrorKind::Timeout);
+        assert!(seen.lock().unwrap().is_empty());
+    }
+}

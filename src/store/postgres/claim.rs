@@ -1,0 +1,161 @@
+//! claim: queued, retrying → running. One claim at a time per store; what it costs does not depend on how many jobs
+//! wait, are finished, or belong to kinds and queues nobody asked for. See `lanes` for where it starts to look.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use deadpool_postgres::Object;
+use tokio::time::timeout;
+use tokio_postgres::Row;
+use uuid::Uuid;
+
+use super::core::Core;
+use super::lanes::{Lane, Placed};
+use super::row::{self, JOB_COLUMN_COUNT};
+use super::settle;
+use super::trouble::{Effect, Tries, Trouble};
+use crate::job::limits::BATCH_MAX;
+use crate::job::{JobId, Lease, LeaseKey, LeaseToken, Outcome};
+use crate::store::{Claim, Settle, StoreError};
+
+/// Whose rows to ask for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Reach {
+    /// From each lane as many as are among the best of all.
+    Best,
+    /// From each lane as many as there can be: others may have locked what looked best.
+    Everything,
+}
+
+pub(super) async fn claim(core: &Core, claim: Claim) -> Result<Vec<Lease>, StoreError> {
+    let max = claim.max.min(BATCH_MAX);
+    if max == 0 {
+        return Ok(Vec::new());
+    }
+    // A claim whose answer was lost is not repeated: its jobs come back when their leases expire.
+    let mut tries = Tries::new("claim", Effect::Once);
+    let rows = loop {
+        match try_claim(core, &claim, max).await {
+            Ok(rows) => break rows,
+            Err(trouble) => tries.again(trouble).await?,
+        }
+    };
+    leases(core, rows).await
+}
+
+async fn try_claim(core: &Core, claim: &Claim, max: usize) -> Result<Vec<Row>, Trouble> {
+    let link = core.pool.get().await?;
+    let work = async {
+        let from_the_beginning = core.lanes.look_is_due();
+        if from_the_beginning {
+            look(core, &link).await?;
+        }
+        let mut rows = step(core, &link, claim, max, Reach::Best).await?;
+        if rows.len() < max {
+            if !from_the_beginning {
+                look(core, &link).await?;
+            }
+            let rest = max - rows.len();
+            rows.extend(step(core, &link, claim, rest, Reach::Everything).await?);
+        }
+        Ok(rows)
+    };
+    let answer = timeout(link.patience(), work).await;
+    link.finish(answer)
+}
+
+/// Looks from the beginning: which lanes there are, and where each begins.
+async fn look(core: &Core, link: &Object) -> Result<(), Trouble> {
+    let (turn, began) = (core.lanes.turn(), Instant::now());
+    let found = lanes(core, link).await?;
+    core.lanes.looked(turn, began.elapsed(), found);
+    Ok(())
+}
+
+/// The first ready job of every lane.
+pub(super) async fn lanes(core: &Core, link: &Object) -> Result<Vec<Placed>, Trouble> {
+    let statement = link.prepare_cached(&core.sql.lanes).await?;
+    let mut found = Vec::new();
+    for row in link.query(&statement, &[]).await? {
+        let lane = Lane { queue: row.try_get(0)?, kind: row.try_get(1)?, priority: row.try_get(2)? };
+        found.push(Placed(lane, (row.try_get(3)?, row.try_get(4)?)));
+    }
+    Ok(found)
+}
+
+/// One claim from the lanes that are known.
+async fn step(core: &Core, link: &Object, claim: &Claim, max: usize, reach: Reach) -> Result<Vec<Row>, Trouble> {
+    let turn = core.lanes.turn();
+    let lanes = core.lanes.for_claim(claim);
+    if lanes.is_empty() {
+        core.lanes.claimed(turn, std::iter::empty(), true);
+        return Ok(Vec::new());
+    }
+    let statement = link.prepare_cached(&core.sql.claim).await?;
+    let (wanted, everything) = (max as i64, reach == Reach::Everything);
+    let (worker, lease_ms) = (claim.worker.as_str(), row::millis(claim.lease));
+    let rows = link
+        .query(
+            &statement,
+            &[
+                &lanes.queues,
+                &lanes.kinds,
+                &lanes.priorities,
+                &lanes.run_ats,
+                &lanes.ids,
+                &wanted,
+                &everything,
+                &worker,
+                &lease_ms,
+            ],
+        )
+        .await?;
+    let mut last = HashMap::new();
+    for row in &rows {
+        let lane = Lane { queue: row.try_get(2)?, kind: row.try_get(1)?, priority: row.try_get(5)? };
+        last.insert(lane, (row.try_get(8)?, row.try_get(0)?));
+    }
+    let up_to = last.into_iter().map(|(lane, place)| Placed(lane, place));
+    core.lanes.claimed(turn, up_to, rows.len() < max);
+    Ok(rows)
+}
+
+/// What was claimed, in order; a row that cannot be read becomes a dead letter with the reason and keeps nobody back.
+async fn leases(core: &Core, rows: Vec<Row>) -> Result<Vec<Lease>, StoreError> {
+    let (mut leases, mut dead) = (Vec::with_capacity(rows.len()), Vec::new());
+    for row in &rows {
+        match lease(row) {
+            Ok(lease) => leases.push(lease),
+            Err((Some(lease), reason)) => dead.push(Settle { lease, outcome: Outcome::failed_permanently(reason) }),
+            Err((None, reason)) => tracing::error!(reason, "a claimed job has no readable id"),
+        }
+    }
+    if !dead.is_empty() {
+        tracing::error!(jobs = dead.len(), "stored jobs cannot be read and are dead letters now");
+        // Left undone, it would be claimed, fail and end as a dead letter all the same, only later.
+        if let Err(error) = settle::settle(core, &dead).await {
+            tracing::warn!(?error, "jobs that cannot be read are left to the reaper");
+        }
+    }
+    // Two steps can have claimed in turns.
+    leases.sort_by_key(|lease: &Lease| {
+        let job = lease.job();
+        (std::cmp::Reverse(job.priority), job.run_at, job.id)
+    });
+    Ok(leases)
+}
+
+fn lease(row: &Row) -> Result<Lease, (Option<LeaseKey>, String)> {
+    let key = || -> Result<LeaseKey, tokio_postgres::Error> {
+        let (id, token): (Uuid, Uuid) = (row.try_get(0)?, row.try_get(JOB_COLUMN_COUNT)?);
+        Ok(LeaseKey { job_id: JobId::from(id), token: LeaseToken::from(token) })
+    };
+    let key = key().map_err(|error| (None, error.to_string()))?;
+    row::strict(row).map_err(|reason| (Some(key), reason))?;
+    let job = row::job(row).map_err(|error| (Some(key), format!("the stored job cannot be read: {error}")))?;
+    let duration = match (job.lease_expires_at, job.started_at) {
+        (Some(end), Some(start)) => end.duration_since(start).try_into().unwrap_or_default(),
+        _ => Duration::ZERO,
+    };
+    Ok(Lease::granted(key.token, duration, job))
+}

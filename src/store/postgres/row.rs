@@ -1,0 +1,132 @@
+//! From rows to the domain's words. Reading is lenient: a row that a foreign hand has damaged is still shown, as well
+//! as it can be. Only [`strict`] refuses, because a damaged job must not be run.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use tokio_postgres::Row;
+use uuid::Uuid;
+
+use crate::job::limits::NAME_MAX_BYTES;
+use crate::job::{JobId, JobRecord, Json, Kind, QueueName, Status, WorkerId};
+
+/// The columns of `jobs` (as `j`) that [`job`] reads, in its order.
+pub(super) const JOB_COLUMNS: &str = "j.id, j.kind, j.queue, j.payload, j.status, j.priority, j.attempts, \
+     j.max_attempts, j.run_at, j.timeout_ms, j.idempotency_key, j.cancel_requested, j.worker, j.started_at, \
+     j.lease_expires_at, j.last_error, j.result, j.progress, j.created_at, j.updated_at, j.finished_at";
+
+/// How many columns that is.
+pub(super) const JOB_COLUMN_COUNT: usize = 21;
+
+/// A whole job.
+pub(super) fn job(row: &Row) -> Result<JobRecord, tokio_postgres::Error> {
+    let status = status(row.try_get(4)?);
+    let started_at: Option<Timestamp> = row.try_get(13)?;
+    let worker: Option<&str> = row.try_get(12)?;
+    let running = status == Status::Running;
+    Ok(JobRecord {
+        id: id(row.try_get(0)?),
+        kind: kind(row.try_get(1)?),
+        queue: queue(row.try_get(2)?),
+        payload: json(row.try_get(3)?),
+        status,
+        priority: row.try_get(5)?,
+        attempts: count(row.try_get(6)?),
+        max_attempts: count(row.try_get(7)?),
+        run_at: row.try_get(8)?,
+        timeout_ms: row.try_get::<_, Option<i64>>(9)?.map(|ms| ms.max(0) as u64),
+        idempotency_key: row.try_get(10)?,
+        cancel_requested: row.try_get(11)?,
+        locked_by: worker.filter(|_| running).map(self::worker),
+        locked_at: started_at.filter(|_| running),
+        lease_expires_at: row.try_get(14)?,
+        last_error: row.try_get(15)?,
+        result: row.try_get::<_, Option<String>>(16)?.map(json),
+        progress: row.try_get::<_, Option<&str>>(17)?.and_then(|text| serde_json::from_str(text).ok()),
+        created_at: row.try_get(18)?,
+        updated_at: row.try_get(19)?,
+        started_at,
+        finished_at: row.try_get(20)?,
+    })
+}
+
+/// What keeps this job from being run, if something does.
+pub(super) fn strict(row: &Row) -> Result<(), String> {
+    let unreadable = |error: &dyn std::fmt::Display| format!("the stored job cannot be read: {error}");
+    let text = |column: usize| row.try_get::<_, &str>(column).map_err(|error| unreadable(&error));
+    Kind::new(text(1)?).map_err(|error| unreadable(&error))?;
+    QueueName::new(text(2)?).map_err(|error| unreadable(&error))?;
+    serde_json::from_str::<&serde_json::value::RawValue>(text(3)?)
+        .map_err(|error| unreadable(&format!("payload: {error}")))?;
+    Ok(())
+}
+
+pub(super) fn id(id: Uuid) -> JobId {
+    JobId::from(id)
+}
+
+pub(super) fn kind(text: &str) -> Kind {
+    Kind::new(text).unwrap_or_else(|_| Kind::new(legible(text)).expect("legible text is a name"))
+}
+
+pub(super) fn queue(text: &str) -> QueueName {
+    QueueName::new(text).unwrap_or_else(|_| QueueName::new(legible(text)).expect("legible text is a name"))
+}
+
+pub(super) fn worker(text: &str) -> WorkerId {
+    WorkerId::new(text).unwrap_or_else(|_| WorkerId::new(legible(text)).expect("legible text is a name"))
+}
+
+/// The table's rules leave no other word; should one appear, it is nothing that can be run.
+pub(super) fn status(text: &str) -> Status {
+    text.parse().unwrap_or(Status::FailedPermanent)
+}
+
+/// JSON, or the text as a JSON string if it is none.
+pub(super) fn json(text: String) -> Json {
+    Json::parse(text.clone()).unwrap_or_else(|_| Json::of(&text).unwrap_or_else(|_| Json::null()))
+}
+
+pub(super) fn count(n: i32) -> u32 {
+    n.max(0) as u32
+}
+
+/// A name as near to the text as names allow.
+fn legible(text: &str) -> String {
+    let allowed = |c: char| if c.is_ascii_lowercase() || c.is_ascii_digit() || "_.:-".contains(c) { c } else { '_' };
+    let name: String = text.to_ascii_lowercase().chars().take(NAME_MAX_BYTES).map(allowed).collect();
+    if name.is_empty() { "_".into() } else { name }
+}
+
+/// Microseconds, as far as they go.
+pub(super) fn micros(duration: Duration) -> i64 {
+    duration.as_micros().try_into().unwrap_or(i64::MAX)
+}
+
+/// Milliseconds, as far as they go.
+pub(super) fn millis(duration: Duration) -> i64 {
+    duration.as_millis().try_into().unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_name_is_shown_as_one() {
+        assert_eq!(kind("Grüße Gott").as_str(), "gr__e_gott");
+        assert_eq!(queue("").as_str(), "_");
+        assert_eq!(kind(&"K".repeat(100)).as_str(), "k".repeat(64));
+    }
+
+    #[test]
+    fn what_is_no_json_is_shown_as_a_string() {
+        assert_eq!(json("{\"a\":1}".into()).as_str(), "{\"a\":1}");
+        assert_eq!(json("{broken".into()).as_str(), "\"{broken\"");
+    }
+
+    #[test]
+    fn the_columns_are_counted() {
+        assert_eq!(JOB_COLUMNS.split(',').count(), JOB_COLUMN_COUNT);
+    }
+}

@@ -1,0 +1,47 @@
+//! The statements, one file per verb, with the schema's name written in.
+
+use super::pool::quoted;
+use super::row::JOB_COLUMNS;
+
+macro_rules! statements {
+    ($($name:ident),* $(,)?) => {
+        /// Every statement, ready to be prepared.
+        pub(super) struct Sql {
+            $(pub(super) $name: String,)*
+        }
+
+        impl Sql {
+            pub(super) fn new(schema: &str) -> Self {
+                Self { $($name: rendered(include_str!(concat!(stringify!($name), ".sql")), schema),)* }
+            }
+        }
+    };
+}
+
+statements!(
+    attempts,
+    cancel,
+    claim,
+    delete,
+    enqueue,
+    enqueue_known,
+    extend,
+    get,
+    lanes,
+    list,
+    list_floor,
+    prune,
+    reap,
+    redrive,
+    roll_up,
+    settle,
+    settle_answer,
+    settle_facts,
+    stats,
+    statuses,
+);
+
+/// `SCHEMA.` becomes the schema's name, `JOB_COLUMNS` the columns that `row` reads.
+pub(super) fn rendered(text: &str, schema: &str) -> String {
+    text.replace("SCHEMA.", &format!("{}.", quoted(schema))).replace("JOB_COLUMNS", JOB_COLUMNS)
+}
