@@ -46,13 +46,14 @@ pub(super) async fn claim(core: &Core, claim: Claim) -> Result<Vec<Lease>, Store
 async fn try_claim(core: &Core, claim: &Claim, max: usize) -> Result<Vec<Row>, Trouble> {
     let link = core.pool.get().await?;
     let work = async {
-        let from_the_beginning = core.lanes.look_is_due();
-        if from_the_beginning {
+        let looked = core.lanes.look_is_due();
+        if looked {
             look(core, &link).await?;
         }
-        let mut rows = step(core, &link, claim, max, Reach::Best).await?;
-        if rows.len() < max {
-            if !from_the_beginning {
+        let reach = if core.lanes.was_short() { Reach::Everything } else { Reach::Best };
+        let mut rows = step(core, &link, claim, max, reach).await?;
+        if rows.len() < max && !(looked && reach == Reach::Everything) {
+            if !looked {
                 look(core, &link).await?;
             }
             let rest = max - rows.len();

@@ -69,6 +69,7 @@ impl EnqueueFlush {
 
     async fn try_store(&self, jobs: &[&NewJob]) -> Result<Vec<Enqueued>, Trouble> {
         let mut link = self.0.pool.get().await?;
+        let patience = link.patience();
         let work = async {
             let statements = Statements {
                 enqueue: link.prepare_cached(&self.0.sql.enqueue).await?,
@@ -82,7 +83,7 @@ impl EnqueueFlush {
             transaction.commit().await?;
             Ok(enqueued)
         };
-        let answer = timeout(link.patience(), work).await;
+        let answer = timeout(patience, work).await;
         link.finish(answer)
     }
 }
@@ -104,7 +105,8 @@ pub(super) async fn store(
     for row in client.query(&statements.enqueue, &columns.params()).await? {
         stored.insert(row.try_get(0)?, (row.try_get(1)?, row.try_get(2)?));
     }
-    let known = if stored.len() < jobs.len() { known(client, statements, jobs, &stored).await? } else { Known::default() };
+    let known =
+        if stored.len() < jobs.len() { known(client, statements, jobs, &stored).await? } else { Known::default() };
     let mut first_of: HashMap<Uuid, bool> = HashMap::new();
     let answers = jobs.iter().map(|job| {
         let id = *job.id().as_uuid();

@@ -20,7 +20,7 @@ const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 const LOOK_SHARE: u32 = 20;
 
 /// Jobs that are claimed in one order: same queue, kind and priority.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Lane {
     pub(super) queue: String,
     pub(super) kind: String,
@@ -88,6 +88,11 @@ impl Lanes {
         let state = self.lock();
         let overdue = |(at, took): (Instant, Duration)| at.elapsed() >= LOOK_INTERVAL.max(took * LOOK_SHARE);
         !self.marks || state.short || state.last_look.is_none_or(overdue)
+    }
+
+    /// Whether the last claim got less than it asked for.
+    pub(super) fn was_short(&self) -> bool {
+        self.lock().short
     }
 
     pub(super) fn turn(&self) -> Turn {

@@ -1,1 +1,191 @@
-//! The shared store.
+//! The shared store: PostgreSQL, for many API and worker processes on one database.
+//!
+//! One table of jobs is the truth; every verb is one conditional statement on it, fenced by the lease token, decided by
+//! the server's clock. What a process remembers (lanes, wakes) only hurries. Nothing here rests on isolation levels,
+//! replicas or this machine's clock. One file per verb, each beside its SQL; `pool` connects, `trouble` says what to
+//! try again, `batch` lets calls share a commit, `lanes` says where a claim starts to look.
+
+mod ask;
+mod attempts;
+mod batch;
+mod cancel;
+mod claim;
+mod core;
+mod counts;
+mod delete;
+mod enqueue;
+mod enqueue_in;
+mod extend;
+mod get;
+mod kinds;
+mod lanes;
+mod list;
+mod migrate;
+mod open;
+mod pause;
+mod pool;
+mod prune;
+mod reap;
+mod redrive;
+mod row;
+mod settings;
+mod settle;
+mod sql;
+#[cfg(feature = "sqlx")]
+mod sqlx;
+mod stats;
+mod tls;
+mod trouble;
+mod wake;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::sync::Mutex;
+use tokio::time::timeout;
+
+pub use migrate::migrate;
+pub use settings::PostgresSettings;
+
+use self::batch::Batcher;
+use self::core::Core;
+use self::enqueue::EnqueueFlush;
+use self::pool::Dial;
+use self::settle::SettleFlush;
+use self::trouble::{Effect, Trouble};
+use super::{
+    Cancelled, Claim, Deleted, Enqueued, Extend, Extended, List, OpenError, Page, PerItem, Prune, Pruned, Reap, Reaped,
+    Redriven, Settle, Settled, Stats, Store, StoreError, Wake,
+};
+use crate::job::{AttemptRecord, JobId, JobRecord, Kind, KindDefinition, Lease, NewJob, QueueName};
+
+/// Jobs in a PostgreSQL database.
+pub struct PostgresStore {
+    core: Arc<Core>,
+    enqueues: Batcher<EnqueueFlush>,
+    settles: Batcher<SettleFlush>,
+    /// One claim at a time: two of one process would only get in each other's way.
+    claims: Mutex<()>,
+    patience: Duration,
+    schema: String,
+}
+
+impl PostgresStore {
+    /// Connects and checks that the server and its tables can be trusted. Must be called within a Tokio runtime.
+    pub async fn open(settings: PostgresSettings) -> Result<Self, OpenError> {
+        let dial = Dial::new(&settings)?;
+        let client = open::connect(&dial, &settings).await?;
+        open::check_server(&client, &dial, &settings).await?;
+        open::check_schema(&client, &dial, &settings).await?;
+        let core = Arc::new(Core::new(&dial, &settings));
+        let patience = settings.wait_timeout + settings.statement_timeout;
+        Ok(Self {
+            enqueues: Batcher::start(EnqueueFlush(core.clone()), patience),
+            settles: Batcher::start(SettleFlush(core.clone()), patience),
+            claims: Mutex::new(()),
+            patience,
+            schema: settings.schema,
+            core,
+        })
+    }
+
+    /// Rings when jobs may have become ready, here or in another process.
+    pub fn wake(&self) -> &Wake {
+        self.core.bell.wake()
+    }
+}
+
+impl fmt::Debug for PostgresStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PostgresStore({}, schema {:?})", self.core.shown, self.schema)
+    }
+}
+
+#[async_trait]
+impl Store for PostgresStore {
+    async fn enqueue(&self, jobs: Vec<NewJob>) -> Result<Vec<Enqueued>, StoreError> {
+        if jobs.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.enqueues.call(jobs).await
+    }
+
+    async fn claim(&self, claim: Claim) -> Result<Vec<Lease>, StoreError> {
+        let turn = timeout(self.patience, self.claims.lock()).await;
+        let _turn = turn.map_err(|_| Trouble::no_turn().doing("claim"))?;
+        claim::claim(&self.core, claim).await
+    }
+
+    async fn extend(&self, extend: Extend) -> Result<Vec<Extended>, StoreError> {
+        extend::extend(&self.core, extend).await
+    }
+
+    async fn settle(&self, settles: Vec<Settle>) -> PerItem<Settled> {
+        if settles.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.settles.call(settles).await
+    }
+
+    async fn reap(&self, reap: Reap) -> Result<Vec<Reaped>, StoreError> {
+        reap::reap(&self.core, reap).await
+    }
+
+    async fn cancel(&self, ids: Vec<JobId>) -> PerItem<Cancelled> {
+        cancel::cancel(&self.core, ids).await
+    }
+
+    async fn redrive(&self, ids: Vec<JobId>) -> PerItem<Redriven> {
+        redrive::redrive(&self.core, ids).await
+    }
+
+    async fn delete(&self, ids: Vec<JobId>) -> PerItem<Deleted> {
+        delete::delete(&self.core, ids).await
+    }
+
+    async fn prune(&self, prune: Prune) -> Result<Pruned, StoreError> {
+        prune::prune(&self.core, prune).await
+    }
+
+    async fn get(&self, ids: Vec<JobId>) -> Result<Vec<Option<JobRecord>>, StoreError> {
+        get::get(&self.core, ids).await
+    }
+
+    async fn list(&self, list: List) -> Result<Page, StoreError> {
+        list::list(&self.core, list).await
+    }
+
+    async fn attempts(&self, id: JobId) -> Result<Option<Vec<AttemptRecord>>, StoreError> {
+        attempts::attempts(&self.core, id).await
+    }
+
+    async fn stats(&self) -> Result<Stats, StoreError> {
+        stats::stats(&self.core).await
+    }
+
+    async fn pause(&self, queue: QueueName) -> Result<(), StoreError> {
+        pause::pause(&self.core, queue).await
+    }
+
+    async fn resume(&self, queue: QueueName) -> Result<(), StoreError> {
+        pause::resume(&self.core, queue).await
+    }
+
+    async fn put_kind(&self, definition: KindDefinition) -> Result<bool, StoreError> {
+        kinds::put_kind(&self.core, definition).await
+    }
+
+    async fn delete_kind(&self, kind: Kind) -> Result<bool, StoreError> {
+        kinds::delete_kind(&self.core, kind).await
+    }
+
+    async fn kinds(&self) -> Result<Vec<KindDefinition>, StoreError> {
+        kinds::kinds(&self.core).await
+    }
+
+    async fn ping(&self) -> Result<(), StoreError> {
+        ask::ask(&self.core, "ping", Effect::Repeatable, "SELECT 1", &[]).await.map(drop)
+    }
+}

@@ -31,7 +31,11 @@ impl Dial {
     pub(super) fn new(settings: &PostgresSettings) -> Result<Self, OpenError> {
         let address = Address::parse(settings)?;
         let tls = super::tls::connector(&address.verify).map_err(|problem| {
-            OpenError::new(&address.shown, problem, "point sslrootcert at a PEM file with the server's root certificate")
+            OpenError::new(
+                &address.shown,
+                problem,
+                "point sslrootcert at a PEM file with the server's root certificate",
+            )
         })?;
         Ok(Self { config: address.config, tls, session: session(settings).into(), shown: address.shown.into() })
     }
@@ -64,7 +68,8 @@ impl Connect for Dial {
     fn connect(
         &self,
         _: &tokio_postgres::Config,
-    ) -> std::pin::Pin<Box<dyn Future<Output = Result<(Client, JoinHandle<()>), tokio_postgres::Error>> + Send + '_>> {
+    ) -> std::pin::Pin<Box<dyn Future<Output = Result<(Client, JoinHandle<()>), tokio_postgres::Error>> + Send + '_>>
+    {
         Box::pin(self.connect())
     }
 }
@@ -128,10 +133,6 @@ impl Pool {
     /// something may still be going on in it.
     pub(super) async fn get(&self) -> Result<Link, Trouble> {
         Ok(Link { object: Some(self.connections.get().await?), patience: self.patience })
-    }
-
-    pub(super) fn close(&self) {
-        self.connections.close();
     }
 }
 

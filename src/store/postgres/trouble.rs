@@ -32,11 +32,6 @@ impl Trouble {
         Self { kind: StoreErrorKind::Internal, conflict: true, source: Some(what.into()) }
     }
 
-    /// One item of the batch is to blame.
-    pub(super) fn is_rejection(&self) -> bool {
-        self.kind == StoreErrorKind::Rejected
-    }
-
     /// The connection went away with the answer.
     fn is_unknown(&self) -> bool {
         self.kind == StoreErrorKind::OutcomeUnknown

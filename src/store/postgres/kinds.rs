@@ -1,0 +1,52 @@
+//! put_kind, delete_kind, kinds: what is declared about kinds.
+
+use tokio_postgres::Row;
+use tokio_postgres::types::ToSql;
+
+use super::ask::{ask, read};
+use super::core::Core;
+use super::row;
+use super::trouble::Effect;
+use crate::job::{Kind, KindDefaults, KindDefinition, QueueName};
+use crate::store::{StoreError, StoreErrorKind};
+
+pub(super) async fn put_kind(core: &Core, definition: KindDefinition) -> Result<bool, StoreError> {
+    let unwritable = |error| StoreError::new(StoreErrorKind::Rejected, "put_kind").caused_by(error);
+    let defaults = &definition.defaults;
+    let schema = definition.schema.as_ref().map(serde_json::to_string).transpose().map_err(unwritable)?;
+    let queue = defaults.queue.as_ref().map(|queue| queue.as_str());
+    let max_attempts = defaults.max_attempts.map(|n| i32::try_from(n).unwrap_or(i32::MAX));
+    let timeout_ms = defaults.timeout_ms.map(|ms| i64::try_from(ms).unwrap_or(i64::MAX));
+    let retry = defaults.retry.as_ref().map(serde_json::to_string).transpose().map_err(unwritable)?;
+    let kind = definition.kind.as_str();
+    let params: [&(dyn ToSql + Sync); 7] =
+        [&kind, &schema, &queue, &defaults.priority, &max_attempts, &timeout_ms, &retry];
+    let rows = ask(core, "put_kind", Effect::Once, &core.sql.put_kind, &params).await?;
+    rows.first().map_or(Ok(false), |row| read("put_kind", row.try_get(0)))
+}
+
+pub(super) async fn delete_kind(core: &Core, kind: Kind) -> Result<bool, StoreError> {
+    let rows = ask(core, "delete_kind", Effect::Once, &core.sql.delete_kind, &[&kind.as_str()]).await?;
+    Ok(!rows.is_empty())
+}
+
+pub(super) async fn kinds(core: &Core) -> Result<Vec<KindDefinition>, StoreError> {
+    let rows = ask(core, "kinds", Effect::Repeatable, &core.sql.kinds, &[]).await?;
+    rows.iter().map(|row| read("kinds", definition(row))).collect()
+}
+
+/// Lenient: a declaration that a foreign hand has damaged is read as far as it goes.
+fn definition(row: &Row) -> Result<KindDefinition, tokio_postgres::Error> {
+    let json = |column| row.try_get::<_, Option<&str>>(column);
+    Ok(KindDefinition {
+        kind: row::kind(row.try_get(0)?),
+        schema: json(1)?.and_then(|text| serde_json::from_str(text).ok()),
+        defaults: KindDefaults {
+            queue: row.try_get::<_, Option<&str>>(2)?.and_then(|queue| QueueName::new(queue).ok()),
+            priority: row.try_get(3)?,
+            max_attempts: row.try_get::<_, Option<i32>>(4)?.map(row::count),
+            timeout_ms: row.try_get::<_, Option<i64>>(5)?.map(|ms| ms.max(0) as u64),
+            retry: json(6)?.and_then(|text| serde_json::from_str(text).ok()),
+        },
+    })
+}

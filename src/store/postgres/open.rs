@@ -1,0 +1,143 @@
+//! Opening: is this a server and a schema that this program knows and can trust?
+
+use std::time::Duration;
+
+use tokio::time::timeout;
+use tokio_postgres::Client;
+use tokio_postgres::error::SqlState;
+
+use super::migrate::{MIGRATIONS, VERSIONS_TABLE};
+use super::pool::{Dial, quoted};
+use super::settings::PostgresSettings;
+use crate::store::OpenError;
+
+/// 13: the oldest with `gen_random_uuid` built in; older ones get no security fixes any more.
+const SERVER_MIN: i32 = 130_000;
+
+/// Settings with which a server forgets what it has acknowledged.
+const UNSAFE: [(&str, &str); 3] = [("fsync", "off"), ("full_page_writes", "off"), ("synchronous_commit", "off")];
+
+/// A first connection, with every way it can fail put in words.
+pub(super) async fn connect(dial: &Dial, settings: &PostgresSettings) -> Result<Client, OpenError> {
+    // Name resolution and TLS are not covered by the driver's own limit.
+    let limit = settings.connect_timeout + Duration::from_secs(1);
+    let connected = timeout(limit, dial.connect()).await;
+    let fail = |problem: &str, way_out: &str| OpenError::new(&dial.shown, problem, way_out);
+    let error = match connected {
+        Ok(Ok((client, _))) => return Ok(client),
+        Ok(Err(error)) => error,
+        Err(_) => return Err(fail("the server does not answer", "check the host, the port and the firewall")),
+    };
+    let (problem, way_out) = match error.code().map(SqlState::code) {
+        Some("28P01") => ("the password is wrong, or there is no such user", "check the user and password in the URL"),
+        Some("28000") => {
+            ("the server does not let this user in", "check the user in the URL and the server's pg_hba.conf")
+        }
+        Some("3D000") => ("there is no such database", "create it with createdb, or correct the name in the URL"),
+        Some("42501") => ("this user may not connect to the database", "GRANT CONNECT ON DATABASE … to it"),
+        Some("53300") => ("the server has no connection left", "raise max_connections, or use a smaller pool"),
+        Some("57P03") => ("the server is starting up or shutting down", "try again in a moment"),
+        Some(_) => ("the server refused the connection", "see the server's message"),
+        None if error.to_string().contains("password") => (
+            "the server asks for a password and the URL has none",
+            "write it as postgres://user:password@host/database",
+        ),
+        None if error.to_string().contains("TLS") => {
+            ("the encrypted connection failed", "check sslmode, sslrootcert and the server's certificate")
+        }
+        None => ("the server cannot be reached", "check the host and the port, and that PostgreSQL is running there"),
+    };
+    Err(fail(problem, way_out).caused_by(error))
+}
+
+/// The server is new enough and set up to keep what it acknowledges.
+pub(super) async fn check_server(client: &Client, dial: &Dial, settings: &PostgresSettings) -> Result<(), OpenError> {
+    let unasked = |error: tokio_postgres::Error| {
+        OpenError::new(&dial.shown, "the server does not answer as PostgreSQL does", "check what the URL points to")
+            .caused_by(error)
+    };
+    let version: i32 = client
+        .query_one("SELECT pg_catalog.current_setting('server_version_num')::integer", &[])
+        .await
+        .and_then(|row| row.try_get(0))
+        .map_err(unasked)?;
+    check_version(version, &dial.shown)?;
+    let names: Vec<&str> = UNSAFE.iter().map(|(name, _)| *name).collect();
+    // What the server would do by itself; on these connections synchronous_commit has been set already.
+    let sql = "SELECT name, reset_val FROM pg_catalog.pg_settings WHERE name = ANY($1)";
+    for row in client.query(sql, &[&names]).await.map_err(unasked)? {
+        let (name, value): (String, String) =
+            row.try_get(0).and_then(|name| Ok((name, row.try_get(1)?))).map_err(unasked)?;
+        if !UNSAFE.contains(&(name.as_str(), value.as_str())) {
+            continue;
+        }
+        if !settings.allow_unsafe_server_settings {
+            return Err(OpenError::new(
+                &dial.shown,
+                format!("the server runs with {name} = {value} and can lose jobs it has acknowledged"),
+                format!("set {name} = on, or allow unsafe server settings if the data may be lost"),
+            ));
+        }
+        tracing::warn!(server = %dial.shown, "the server runs with {name} = {value}: acknowledged jobs can be lost");
+    }
+    Ok(())
+}
+
+fn check_version(version: i32, shown: &str) -> Result<(), OpenError> {
+    if version >= SERVER_MIN {
+        return Ok(());
+    }
+    let (major, least) = (version / 10_000, SERVER_MIN / 10_000);
+    let problem = format!("the server is PostgreSQL {major}, too old for this program");
+    Err(OpenError::new(shown, problem, format!("use PostgreSQL {least} or newer")))
+}
+
+/// The tables are the ones this program was made for.
+pub(super) async fn check_schema(client: &Client, dial: &Dial, settings: &PostgresSettings) -> Result<(), OpenError> {
+    let table = format!("{}.{VERSIONS_TABLE}", quoted(&settings.schema));
+    let found = match client.query_one(&format!("SELECT coalesce(max(version), 0) FROM {table}"), &[]).await {
+        Ok(row) => row.try_get::<_, i32>(0).unwrap_or(0),
+        Err(error) => match error.code().map(SqlState::code) {
+            Some("42P01" | "3F000") => 0,
+            Some("42501") => {
+                let problem = format!("this user may not read the tables in schema {:?}", settings.schema);
+                let way_out = "GRANT it USAGE on the schema and ALL on its tables, or connect as their owner";
+                return Err(OpenError::new(&dial.shown, problem, way_out).caused_by(error));
+            }
+            _ => {
+                let problem = "the version of its tables cannot be read";
+                return Err(OpenError::new(&dial.shown, problem, "see the server's message").caused_by(error));
+            }
+        },
+    };
+    let known = MIGRATIONS.len() as i32;
+    let schema = &settings.schema;
+    let fail = |problem: String, way_out: &str| Err(OpenError::new(&dial.shown, problem, way_out));
+    match found {
+        0 => fail(format!("schema {schema:?} has no tables of this program"), "run `steadfast migrate`"),
+        older if older < known => fail(
+            format!("schema {schema:?} is at version {older}, this program needs {known}"),
+            "run `steadfast migrate`",
+        ),
+        newer if newer > known => fail(
+            format!("schema {schema:?} is at version {newer}, this program knows only up to {known}"),
+            "use the program that is as new as the tables: run `steadfast migrate` only with that one",
+        ),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_before_13_is_refused_with_the_way_out() {
+        assert!(check_version(130_000, "db").is_ok() && check_version(180_001, "db").is_ok());
+        let error = check_version(120_022, "db").unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "cannot open db: the server is PostgreSQL 12, too old for this program; use PostgreSQL 13 or newer"
+        );
+    }
+}

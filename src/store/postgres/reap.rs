@@ -1,0 +1,84 @@
+//! reap: running → retrying, failed_permanent or cancelled, for leases that have expired. Runs in every process; rows
+//! that somebody else is at are left to them. What becomes of a job is [`decide`]'s to say, as in settle.
+
+use std::collections::HashMap;
+
+use tokio::time::timeout;
+use tokio_postgres::Row;
+use uuid::Uuid;
+
+use super::core::Core;
+use super::settle::{Endings, announce};
+use super::trouble::{Effect, Tries, Trouble};
+use super::{counts, row};
+use crate::job::limits::BATCH_MAX;
+use crate::job::{Ending, Expiry, Held, LeaseKey, RetryPolicy, Transition, decide};
+use crate::store::{Reap, Reaped, StoreError};
+
+pub(super) async fn reap(core: &Core, reap: Reap) -> Result<Vec<Reaped>, StoreError> {
+    let mut tries = Tries::new("reap", Effect::Once);
+    let reaped = loop {
+        match try_reap(core, reap).await {
+            Ok(reaped) => break reaped,
+            Err(trouble) => tries.again(trouble).await?,
+        }
+    };
+    // The reaper comes by regularly, which makes it a good time to tidy up.
+    if let Err(error) = counts::roll_up(core).await {
+        tracing::debug!(?error, "counts are rolled up another time");
+    }
+    Ok(reaped)
+}
+
+async fn try_reap(core: &Core, reap: Reap) -> Result<Vec<Reaped>, Trouble> {
+    let mut link = core.pool.get().await?;
+    let patience = link.patience();
+    let work = async {
+        let find = link.prepare_cached(&core.sql.reap).await?;
+        let write = link.prepare_cached(&core.sql.settle).await?;
+        let transaction = link.transaction().await?;
+        let limit = reap.limit.min(BATCH_MAX) as i64;
+        let expired = transaction.query(&find, &[&limit]).await?;
+        let mut endings = Endings::default();
+        let mut reaped = HashMap::with_capacity(expired.len());
+        for row in &expired {
+            let (lease, attempts, [to, to_if_cancelling], mut answer) = ending(row)?;
+            answer.to = if row.try_get(6)? { to_if_cancelling.to } else { to.to };
+            reaped.insert(lease.job_id, answer);
+            endings.add(lease, to, to_if_cancelling, attempts);
+        }
+        if endings.is_empty() {
+            transaction.rollback().await?;
+            return Ok(Vec::new());
+        }
+        let rows = endings.write(&*transaction, &write).await?;
+        transaction.commit().await?;
+        announce(core, &rows)?;
+        let ids = expired.iter().map(|row| row.try_get::<_, Uuid>(0).map(row::id));
+        let ids: Vec<_> = ids.collect::<Result<_, _>>()?;
+        Ok(ids.iter().filter_map(|id| reaped.remove(id)).collect())
+    };
+    let answer = timeout(patience, work).await;
+    link.finish(answer)
+}
+
+/// What becomes of one expired attempt, without and with a cancel request.
+fn ending(row: &Row) -> Result<(LeaseKey, u32, [Transition; 2], Reaped), Trouble> {
+    let lease = LeaseKey { job_id: row.try_get::<_, Uuid>(0)?.into(), token: row.try_get::<_, Uuid>(1)?.into() };
+    let attempts = row::count(row.try_get(4)?);
+    let expiry = if row.try_get(7)? { Expiry::Deadline } else { Expiry::Lease };
+    // Not used: an expired attempt waits no longer.
+    let retry = RetryPolicy::default();
+    let max_attempts = row::count(row.try_get(5)?);
+    let held = Held { attempts, max_attempts, cancel_requested: false, retry: &retry, dice: 0.0 };
+    let to = decide(Ending::Expired(expiry), held);
+    let to_if_cancelling = decide(Ending::Expired(expiry), Held { cancel_requested: true, ..held });
+    let reaped = Reaped {
+        job_id: lease.job_id,
+        kind: row::kind(row.try_get(2)?),
+        worker: row::worker(row.try_get(3)?),
+        to: to.to,
+        recorded: to.recorded,
+    };
+    Ok((lease, attempts, [to, to_if_cancelling], reaped))
+}

@@ -1,0 +1,250 @@
+//! settle: running → what [`decide`] says, fenced by the lease token. Calls that arrive together share a commit.
+//!
+//! While a token is live, only `cancel_requested` can change under it. So what decide must know is read first, both
+//! answers are worked out, and one statement picks by the flag it finds: no transaction is held open in between.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use deadpool_postgres::Object;
+use tokio::time::timeout;
+use tokio_postgres::types::ToSql;
+use tokio_postgres::{GenericClient, Row, Statement};
+use uuid::Uuid;
+
+use super::batch::Flush;
+use super::core::Core;
+use super::lanes::{Lane, Placed};
+use super::row;
+use super::trouble::{Effect, Tries, Trouble};
+use crate::job::{Ending, Held, LeaseKey, Outcome, RetryPolicy, Status, Transition, decide};
+use crate::store::{PerItem, Settle, Settled, StoreError, StoreErrorKind};
+
+/// Settles what has gathered.
+pub(super) struct SettleFlush(pub(super) Arc<Core>);
+
+#[async_trait]
+impl Flush for SettleFlush {
+    type Call = Vec<Settle>;
+    type Answer = Vec<Result<Settled, StoreError>>;
+    const DOING: &'static str = "settle";
+
+    fn weight(call: &Vec<Settle>) -> usize {
+        call.len()
+    }
+
+    async fn flush(&self, calls: Vec<Vec<Settle>>) -> Vec<PerItem<Settled>> {
+        let lengths: Vec<usize> = calls.iter().map(Vec::len).collect();
+        let all: Vec<Settle> = calls.into_iter().flatten().collect();
+        match each(&self.0, &all).await {
+            Ok(mut settled) => lengths.into_iter().map(|length| Ok(settled.drain(..length).collect())).collect(),
+            Err(error) => lengths.iter().map(|_| Err(error.clone())).collect(),
+        }
+    }
+}
+
+/// All at once; one by one if the database refuses one of them.
+async fn each(core: &Core, settles: &[Settle]) -> PerItem<Settled> {
+    match settle(core, settles).await {
+        Ok(settled) => Ok(settled.into_iter().map(Ok).collect()),
+        Err(error) if error.kind() == StoreErrorKind::Rejected => {
+            let mut answers = Vec::with_capacity(settles.len());
+            for one in settles {
+                answers.push(settle(core, std::slice::from_ref(one)).await.map(|settled| settled[0]));
+            }
+            Ok(answers)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// One answer per settle, in order.
+pub(super) async fn settle(core: &Core, settles: &[Settle]) -> Result<Vec<Settled>, StoreError> {
+    // The same settle again gets the same answer.
+    let mut tries = Tries::new("settle", Effect::Repeatable);
+    loop {
+        match try_settle(core, settles).await {
+            Ok(settled) => return Ok(settled),
+            Err(trouble) => tries.again(trouble).await?,
+        }
+    }
+}
+
+async fn try_settle(core: &Core, settles: &[Settle]) -> Result<Vec<Settled>, Trouble> {
+    let link = core.pool.get().await?;
+    let work = async {
+        let facts = facts(core, &link, settles).await?;
+        let written = write(core, &link, settles, &facts).await?;
+        let mut unmatched = Vec::new();
+        let mut answers = vec![Settled::Recorded; settles.len()];
+        let mut counted = HashSet::new();
+        for (n, settle) in settles.iter().enumerate() {
+            // The first of two for one attempt is the one that was written.
+            if !(written.contains(&settle.lease) && counted.insert(settle.lease)) {
+                unmatched.push(n);
+            }
+        }
+        if !unmatched.is_empty() {
+            let recorded = recorded(core, &link, unmatched.iter().map(|n| &settles[*n])).await?;
+            for n in unmatched {
+                let said = settles[n].outcome.recorded_as().as_str();
+                let same = recorded.get(settles[n].lease.token.as_uuid()).is_some_and(|outcome| outcome == said);
+                answers[n] = if same { Settled::Recorded } else { Settled::Lost };
+            }
+        }
+        Ok(answers)
+    };
+    let answer = timeout(link.patience(), work).await;
+    link.finish(answer)
+}
+
+/// What decide needs to know of a held attempt.
+struct Fact {
+    attempts: u32,
+    max_attempts: u32,
+    retry: RetryPolicy,
+}
+
+/// Success and cancellation end a job whatever is known of it.
+fn needs_facts(outcome: &Outcome) -> bool {
+    !matches!(outcome, Outcome::Succeeded(_) | Outcome::Cancelled)
+}
+
+async fn facts(core: &Core, link: &Object, settles: &[Settle]) -> Result<HashMap<Uuid, Fact>, Trouble> {
+    let asked = settles.iter().filter(|settle| needs_facts(&settle.outcome));
+    let (ids, tokens): (Vec<Uuid>, Vec<Uuid>) =
+        asked.map(|settle| (settle.lease.job_id.as_uuid(), settle.lease.token.as_uuid())).unzip();
+    if ids.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let statement = link.prepare_cached(&core.sql.settle_facts).await?;
+    let mut facts = HashMap::with_capacity(ids.len());
+    for row in link.query(&statement, &[&ids, &tokens]).await? {
+        let retry: Option<&str> = row.try_get(3)?;
+        let fact = Fact {
+            attempts: row::count(row.try_get(1)?),
+            max_attempts: row::count(row.try_get(2)?),
+            retry: retry.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default(),
+        };
+        facts.insert(row.try_get(0)?, fact);
+    }
+    Ok(facts)
+}
+
+/// Writes what can be written and answers which leases those were.
+async fn write(
+    core: &Core,
+    link: &Object,
+    settles: &[Settle],
+    facts: &HashMap<Uuid, Fact>,
+) -> Result<HashSet<LeaseKey>, Trouble> {
+    let policy = RetryPolicy::default();
+    let mut endings = Endings::default();
+    for settle in settles {
+        let held = match facts.get(settle.lease.token.as_uuid()) {
+            Some(fact) => (fact.attempts, fact.max_attempts, &fact.retry),
+            None if needs_facts(&settle.outcome) => continue,
+            None => (1, 1, &policy),
+        };
+        let ending = Ending::Reported(&settle.outcome);
+        let (attempts, max_attempts, retry) = held;
+        let held = Held { attempts, max_attempts, cancel_requested: false, retry, dice: fastrand::f64() };
+        endings.add(
+            settle.lease,
+            decide(ending, held),
+            decide(ending, Held { cancel_requested: true, ..held }),
+            attempts,
+        );
+    }
+    if endings.is_empty() {
+        return Ok(HashSet::new());
+    }
+    let statement = link.prepare_cached(&core.sql.settle).await?;
+    let rows = endings.write(&***link, &statement).await?;
+    announce(core, &rows)?;
+    rows.iter()
+        .map(|row| Ok(LeaseKey { job_id: row.try_get::<_, Uuid>(0)?.into(), token: row.try_get::<_, Uuid>(1)?.into() }))
+        .collect()
+}
+
+/// Jobs that wait again lower the mark of their lane.
+pub(super) fn announce(core: &Core, rows: &[Row]) -> Result<(), Trouble> {
+    let mut ready = Vec::new();
+    for row in rows {
+        if row::status(row.try_get(6)?).is_ready() {
+            let lane = Lane { queue: row.try_get(2)?, kind: row.try_get(3)?, priority: row.try_get(4)? };
+            ready.push(Placed(lane, (row.try_get(5)?, row.try_get(0)?)));
+        }
+    }
+    if !ready.is_empty() {
+        core.lanes.lower(ready.into_iter());
+        core.bell.ring();
+    }
+    Ok(())
+}
+
+/// How the attempts ended that these settles speak of, by token.
+async fn recorded<'a>(
+    core: &Core,
+    link: &Object,
+    settles: impl Iterator<Item = &'a Settle>,
+) -> Result<HashMap<Uuid, String>, Trouble> {
+    let (ids, tokens): (Vec<Uuid>, Vec<Uuid>) =
+        settles.map(|settle| (settle.lease.job_id.as_uuid(), settle.lease.token.as_uuid())).unzip();
+    let statement = link.prepare_cached(&core.sql.settle_answer).await?;
+    let rows = link.query(&statement, &[&ids, &tokens]).await?;
+    rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
+}
+
+/// Attempts that end, as columns of the statement that writes them. For settle and for reap.
+#[derive(Default)]
+pub(super) struct Endings {
+    seen: HashSet<LeaseKey>,
+    rows: Vec<EndingRow>,
+}
+
+struct EndingRow {
+    lease: LeaseKey,
+    to: Transition,
+    to_if_cancelling: Status,
+    given_back: i32,
+}
+
+impl Endings {
+    /// What becomes of the job, without and with a cancel request; `attempts` is what the count stands at now.
+    pub(super) fn add(&mut self, lease: LeaseKey, to: Transition, to_if_cancelling: Transition, attempts: u32) {
+        if self.seen.insert(lease) {
+            let given_back = attempts.saturating_sub(to.attempts) as i32;
+            self.rows.push(EndingRow { lease, to_if_cancelling: to_if_cancelling.to, given_back, to });
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    pub(super) async fn write(
+        mut self,
+        client: &impl GenericClient,
+        statement: &Statement,
+    ) -> Result<Vec<Row>, tokio_postgres::Error> {
+        // In one order everywhere, so that two processes cannot wait for each other.
+        self.rows.sort_by_key(|row| row.lease.job_id);
+        let column = |of: &dyn Fn(&EndingRow) -> Uuid| self.rows.iter().map(of).collect::<Vec<_>>();
+        let ids = column(&|row| *row.lease.job_id.as_uuid());
+        let tokens = column(&|row| *row.lease.token.as_uuid());
+        let recorded: Vec<&str> = self.rows.iter().map(|row| row.to.recorded.as_str()).collect();
+        let to: Vec<&str> = self.rows.iter().map(|row| row.to.to.as_str()).collect();
+        let to_if_cancelling: Vec<&str> = self.rows.iter().map(|row| row.to_if_cancelling.as_str()).collect();
+        let given_back: Vec<i32> = self.rows.iter().map(|row| row.given_back).collect();
+        let run_in_us: Vec<i64> =
+            self.rows.iter().map(|row| row.to.run_in.map(row::micros).unwrap_or_default()).collect();
+        let errors: Vec<Option<&str>> = self.rows.iter().map(|row| row.to.error.as_ref().map(|e| e.as_str())).collect();
+        let results: Vec<Option<&str>> =
+            self.rows.iter().map(|row| row.to.result.as_ref().map(|json| json.as_str())).collect();
+        let params: [&(dyn ToSql + Sync); 9] =
+            [&ids, &tokens, &recorded, &to, &to_if_cancelling, &given_back, &run_in_us, &errors, &results];
+        client.query(statement, &params).await
+    }
+}

@@ -1,0 +1,203 @@
+//! Tells other processes of new work, and hears of theirs: one connection that listens, and sends after commit.
+//!
+//! Only a hint. Whatever happens here, polling remains and no job is lost; a broken connection is made again, with a
+//! growing and random wait. NOTIFY takes a lock that the whole server shares, so it is sent rarely and never from
+//! within a verb's transaction.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{Notify, mpsc};
+use tokio::task::AbortHandle;
+use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio_postgres::{AsyncMessage, Client};
+use uuid::Uuid;
+
+use super::pool::{Dial, quoted};
+use super::settings::PostgresSettings;
+use crate::store::Wake;
+
+/// 5 ms: at most 200 notifications a second from one process, however fast it enqueues.
+const RING_GAP: Duration = Duration::from_millis(5);
+/// 5 s without an answer: the connection is as good as dead.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
+/// 10 s: how rarely a server that is down is tried.
+const BACKOFF_MAX: Duration = Duration::from_secs(10);
+
+/// Rings here and in the other processes.
+pub(super) struct Bell {
+    wake: Wake,
+    rung: Arc<Notify>,
+    task: AbortHandle,
+}
+
+impl Bell {
+    pub(super) fn start(dial: &Dial, settings: &PostgresSettings) -> Self {
+        let (wake, rung) = (Wake::default(), Arc::new(Notify::new()));
+        let link = WakeLink {
+            dial: dial.clone(),
+            channel: channel(&settings.schema),
+            own: Uuid::new_v4().simple().to_string(),
+            check_interval: settings.listen_check_interval,
+            wake: wake.clone(),
+            rung: rung.clone(),
+        };
+        let task = tokio::spawn(link.run()).abort_handle();
+        Self { wake, rung, task }
+    }
+
+    /// There may be work: for the listeners of this process at once, for the others in a moment.
+    pub(super) fn ring(&self) {
+        self.wake.wake();
+        self.rung.notify_one();
+    }
+
+    pub(super) fn wake(&self) -> &Wake {
+        &self.wake
+    }
+}
+
+impl Drop for Bell {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// Where processes with the same tables meet.
+pub(super) fn channel(schema: &str) -> String {
+    let name = format!("steadfast:{schema}");
+    // 63 bytes is as long as PostgreSQL lets a name be.
+    name[..name.floor_char_boundary(63)].to_owned()
+}
+
+struct WakeLink {
+    dial: Dial,
+    channel: String,
+    /// Marks what this process sent itself: its own listeners know already.
+    own: String,
+    check_interval: Duration,
+    wake: Wake,
+    rung: Arc<Notify>,
+}
+
+/// Why a connection was given up.
+#[derive(Debug, thiserror::Error)]
+enum Broken {
+    #[error("{0}")]
+    Database(#[from] tokio_postgres::Error),
+    #[error("no answer in time")]
+    Silent,
+    #[error("the connection was closed")]
+    Closed,
+}
+
+impl WakeLink {
+    async fn run(self) {
+        let (mut backoff, mut warned_deaf) = (Duration::from_millis(50), false);
+        loop {
+            let began = Instant::now();
+            let Err(broken) = self.session(&mut warned_deaf).await;
+            if began.elapsed() > BACKOFF_MAX {
+                backoff = Duration::from_millis(50);
+            }
+            tracing::debug!(%broken, server = %self.dial.shown, "not hearing of new work; polling meanwhile");
+            sleep(backoff.mul_f64(0.5 + fastrand::f64())).await;
+            backoff = (backoff * 2).min(BACKOFF_MAX);
+        }
+    }
+
+    /// One connection's life; ends only by its death.
+    async fn session(&self, warned_deaf: &mut bool) -> Result<std::convert::Infallible, Broken> {
+        let (client, mut connection) = within(self.dial.connect_raw()).await?;
+        let (heard, mut messages) = mpsc::unbounded_channel();
+        let driver = tokio::spawn(async move {
+            while let Some(Ok(message)) = poll_fn(|cx| connection.poll_message(cx)).await {
+                if let AsyncMessage::Notification(notification) = message
+                    && heard.send(notification.payload().to_owned()).is_err()
+                {
+                    return;
+                }
+            }
+        });
+        // The driver holds the socket; without this it would outlive a store that is dropped.
+        let _driver = AbortOnDrop(driver.abort_handle());
+        // A lost notification costs a poll interval; it is not worth a sync.
+        let setup = format!("{} SET synchronous_commit = off; LISTEN {};", self.dial.session(), quoted(&self.channel));
+        within(client.batch_execute(&setup)).await?;
+        if self.hears_itself(&client, &mut messages).await? {
+            *warned_deaf = false;
+        } else if !std::mem::replace(warned_deaf, true) {
+            tracing::warn!(
+                server = %self.dial.shown,
+                "notifications do not arrive, as behind a pooler in transaction mode: new work is found by polling"
+            );
+        }
+        // Something may have been missed while nobody listened.
+        self.wake.wake();
+        tokio::try_join!(self.hear(&mut messages), self.send(&client), self.check(&client)).map(|(never, _, _)| never)
+    }
+
+    /// Whether a notification to itself arrives.
+    async fn hears_itself(
+        &self,
+        client: &Client,
+        messages: &mut mpsc::UnboundedReceiver<String>,
+    ) -> Result<bool, Broken> {
+        self.notify(client).await?;
+        let mine = async {
+            while let Some(payload) = messages.recv().await {
+                if payload == self.own {
+                    return Ok(true);
+                }
+            }
+            Err(Broken::Closed)
+        };
+        timeout(ANSWER_TIMEOUT, mine).await.unwrap_or(Ok(false))
+    }
+
+    async fn hear(&self, messages: &mut mpsc::UnboundedReceiver<String>) -> Result<std::convert::Infallible, Broken> {
+        loop {
+            let payload = messages.recv().await.ok_or(Broken::Closed)?;
+            if payload != self.own {
+                self.wake.wake();
+            }
+        }
+    }
+
+    async fn send(&self, client: &Client) -> Result<std::convert::Infallible, Broken> {
+        loop {
+            self.rung.notified().await;
+            let next = Instant::now() + RING_GAP;
+            if let Err(broken) = self.notify(client).await {
+                // Not told yet: the next connection will.
+                self.rung.notify_one();
+                return Err(broken);
+            }
+            sleep_until(next).await;
+        }
+    }
+
+    async fn check(&self, client: &Client) -> Result<std::convert::Infallible, Broken> {
+        loop {
+            sleep(self.check_interval).await;
+            within(client.batch_execute("SELECT 1")).await?;
+        }
+    }
+
+    async fn notify(&self, client: &Client) -> Result<(), Broken> {
+        within(client.execute("SELECT pg_catalog.pg_notify($1, $2)", &[&self.channel, &self.own])).await.map(drop)
+    }
+}
+
+async fn within<T>(work: impl Future<Output = Result<T, tokio_postgres::Error>>) -> Result<T, Broken> {
+    Ok(timeout(ANSWER_TIMEOUT, work).await.map_err(|_| Broken::Silent)??)
+}
+
+struct AbortOnDrop(AbortHandle);
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}

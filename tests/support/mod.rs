@@ -1,0 +1,3 @@
+//! What tests start and stop: a private PostgreSQL.
+
+pub(crate) mod postgres;
