@@ -7,16 +7,17 @@ use std::time::{Duration, Instant};
 use deadpool_postgres::Object;
 use tokio::time::timeout;
 use tokio_postgres::Row;
+use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
+use super::ask::{ask, read};
 use super::core::Core;
 use super::lanes::{Lane, Placed};
 use super::row::{self, JOB_COLUMN_COUNT};
-use super::settle;
 use super::trouble::{Effect, Tries, Trouble};
 use crate::job::limits::BATCH_MAX;
-use crate::job::{JobId, Lease, LeaseKey, LeaseToken, Outcome};
-use crate::store::{Claim, Settle, StoreError};
+use crate::job::{ErrorText, Lease, LeaseToken};
+use crate::store::{Claim, StoreError};
 
 /// Whose rows to ask for.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -40,7 +41,7 @@ pub(super) async fn claim(core: &Core, claim: Claim) -> Result<Vec<Lease>, Store
             Err(trouble) => tries.again(trouble).await?,
         }
     };
-    leases(core, rows).await
+    leases(core, claim.lease, rows).await
 }
 
 async fn try_claim(core: &Core, claim: &Claim, max: usize) -> Result<Vec<Row>, Trouble> {
@@ -122,22 +123,24 @@ async fn step(core: &Core, link: &Object, claim: &Claim, max: usize, reach: Reac
 }
 
 /// What was claimed, in order; a row that cannot be read becomes a dead letter with the reason and keeps nobody back.
-async fn leases(core: &Core, rows: Vec<Row>) -> Result<Vec<Lease>, StoreError> {
-    let (mut leases, mut dead) = (Vec::with_capacity(rows.len()), Vec::new());
+async fn leases(core: &Core, lease: Duration, rows: Vec<Row>) -> Result<Vec<Lease>, StoreError> {
+    let (mut leases, mut unfit) = (Vec::with_capacity(rows.len()), Unfit::default());
     for row in &rows {
-        match lease(row) {
-            Ok(lease) => leases.push(lease),
-            Err((Some(lease), reason)) => dead.push(Settle { lease, outcome: Outcome::failed_permanently(reason) }),
-            Err((None, reason)) => tracing::error!(reason, "a claimed job has no readable id"),
+        let token: Uuid = read("claim", row.try_get(JOB_COLUMN_COUNT))?;
+        match row::strict(row) {
+            Ok(job) => {
+                // Never past the attempt's own deadline; the statement says the same.
+                let lease = job.timeout_ms.map_or(lease, |ms| lease.min(Duration::from_millis(ms)));
+                leases.push(Lease::granted(LeaseToken::from(token), lease, job));
+            }
+            Err(reason) => {
+                unfit.ids.push(read("claim", row.try_get(0))?);
+                unfit.tokens.push(token);
+                unfit.reasons.push(ErrorText::new(reason).as_str().to_owned());
+            }
         }
     }
-    if !dead.is_empty() {
-        tracing::error!(jobs = dead.len(), "stored jobs cannot be read and are dead letters now");
-        // Left undone, it would be claimed, fail and end as a dead letter all the same, only later.
-        if let Err(error) = settle::settle(core, &dead).await {
-            tracing::warn!(?error, "jobs that cannot be read are left to the reaper");
-        }
-    }
+    unfit.bury(core).await;
     // Two steps can have claimed in turns.
     leases.sort_by_key(|lease: &Lease| {
         let job = lease.job();
@@ -146,17 +149,25 @@ async fn leases(core: &Core, rows: Vec<Row>) -> Result<Vec<Lease>, StoreError> {
     Ok(leases)
 }
 
-fn lease(row: &Row) -> Result<Lease, (Option<LeaseKey>, String)> {
-    let key = || -> Result<LeaseKey, tokio_postgres::Error> {
-        let (id, token): (Uuid, Uuid) = (row.try_get(0)?, row.try_get(JOB_COLUMN_COUNT)?);
-        Ok(LeaseKey { job_id: JobId::from(id), token: LeaseToken::from(token) })
-    };
-    let key = key().map_err(|error| (None, error.to_string()))?;
-    row::strict(row).map_err(|reason| (Some(key), reason))?;
-    let job = row::job(row).map_err(|error| (Some(key), format!("the stored job cannot be read: {error}")))?;
-    let duration = match (job.lease_expires_at, job.started_at) {
-        (Some(end), Some(start)) => end.duration_since(start).try_into().unwrap_or_default(),
-        _ => Duration::ZERO,
-    };
-    Ok(Lease::granted(key.token, duration, job))
+/// Claimed rows that cannot be run.
+#[derive(Default)]
+struct Unfit {
+    ids: Vec<Uuid>,
+    tokens: Vec<Uuid>,
+    reasons: Vec<String>,
+}
+
+impl Unfit {
+    /// Dead letters, as if they had never been started. Should this not come to pass, their leases expire and they are
+    /// claimed again, so nothing is lost by doing it after the claim and not within.
+    async fn bury(self, core: &Core) {
+        if self.ids.is_empty() {
+            return;
+        }
+        tracing::error!(jobs = ?self.ids, "stored jobs cannot be read and become dead letters");
+        let params: [&(dyn ToSql + Sync); 3] = [&self.ids, &self.tokens, &self.reasons];
+        if let Err(error) = ask(core, "claim", Effect::Repeatable, &core.sql.bury, &params).await {
+            tracing::warn!(?error, "jobs that cannot be read are left to the reaper");
+        }
+    }
 }

@@ -47,7 +47,7 @@ spent AS (
     -- No attempt left, which only a foreign hand can have done: starting it would break the table's rules.
     UPDATE SCHEMA.jobs j
     SET status = 'failed_permanent', last_error = 'no attempt is left: attempts had reached max_attempts while waiting',
-        finished_at = now(), updated_at = now()
+        finished_at = now(), updated_at = now(), worker = NULL, lease_token = NULL, ended_at = NULL, outcome = NULL
     FROM picked p
     WHERE j.id = p.id AND p.attempts >= p.max_attempts
     RETURNING j.queue, p.status AS was
@@ -58,13 +58,13 @@ past AS (
            p.lease_token, p.worker, p.started_at, p.ended_at, p.outcome,
            CASE WHEN p.outcome IN ('failed', 'timed_out', 'lease_expired') THEN p.last_error END
     FROM picked p
-    WHERE p.lease_token IS NOT NULL AND p.attempts < p.max_attempts
+    WHERE p.lease_token IS NOT NULL
 ),
 started AS (
     UPDATE SCHEMA.jobs j
     SET status = 'running', attempts = j.attempts + 1, worker = $8, lease_token = gen_random_uuid(), lease_ms = $9,
         lease_expires_at = now() + least($9::bigint, j.timeout_ms) * interval '1 millisecond',
-        started_at = now(), ended_at = NULL, outcome = NULL, updated_at = now()
+        started_at = now(), ended_at = NULL, outcome = NULL, progress = NULL, updated_at = now()
     FROM picked p
     WHERE j.id = p.id AND p.attempts < p.max_attempts
     RETURNING JOB_COLUMNS, j.lease_token, p.status AS was

@@ -51,12 +51,16 @@ impl Flush for EnqueueFlush {
 
 impl EnqueueFlush {
     async fn store(&self, jobs: &[&NewJob]) -> Result<Vec<Enqueued>, StoreError> {
-        // An id is only ever used once, so a call whose answer was lost can be sent again.
+        // An id is only ever used once, so a call whose answer was lost can be sent again: what it stored is known by it.
         let mut tries = Tries::new(Self::DOING, Effect::Repeatable);
+        let mut sql = &self.0.sql.enqueue;
         let enqueued = loop {
-            match self.try_store(jobs).await {
+            match self.try_store(jobs, sql).await {
                 Ok(enqueued) => break enqueued,
-                Err(trouble) => tries.again(trouble).await?,
+                Err(trouble) => {
+                    sql = if trouble.is_unknown() { &self.0.sql.enqueue_again } else { sql };
+                    tries.again(trouble).await?;
+                }
             }
         };
         let new = enqueued.iter().filter(|one| one.created).map(|one| &one.job);
@@ -67,12 +71,12 @@ impl EnqueueFlush {
         Ok(enqueued)
     }
 
-    async fn try_store(&self, jobs: &[&NewJob]) -> Result<Vec<Enqueued>, Trouble> {
+    async fn try_store(&self, jobs: &[&NewJob], sql: &str) -> Result<Vec<Enqueued>, Trouble> {
         let mut link = self.0.pool.get().await?;
         let patience = link.patience();
         let work = async {
             let statements = Statements {
-                enqueue: link.prepare_cached(&self.0.sql.enqueue).await?,
+                enqueue: link.prepare_cached(sql).await?,
                 known: link.prepare_cached(&self.0.sql.enqueue_known).await?,
             };
             if jobs.iter().all(|job| job.idempotency_key().is_none()) {
@@ -107,19 +111,13 @@ pub(super) async fn store(
     }
     let known =
         if stored.len() < jobs.len() { known(client, statements, jobs, &stored).await? } else { Known::default() };
-    let mut first_of: HashMap<Uuid, bool> = HashMap::new();
     let answers = jobs.iter().map(|job| {
-        let id = *job.id().as_uuid();
-        if let Some((run_at, created_at)) = stored.get(&id)
-            && first_of.insert(id, true).is_none()
-        {
+        if let Some((run_at, created_at)) = stored.get(job.id().as_uuid()) {
             return Ok(Enqueued { created: true, job: record(job, *run_at, *created_at) });
         }
-        if let Some(known) = job.idempotency_key().and_then(|key| known.by_key.get(key)) {
-            return Ok(Enqueued { created: known.id == job.id(), job: known.clone() });
-        }
-        match known.by_id.get(&id) {
-            Some(job) => Ok(Enqueued { created: true, job: job.clone() }),
+        let by_key = job.idempotency_key().and_then(|key| known.by_key.get(key));
+        match by_key.or_else(|| known.by_id.get(job.id().as_uuid())) {
+            Some(known) => Ok(Enqueued { created: known.id == job.id(), job: known.clone() }),
             None => Err(Trouble::moved("a key was taken, and free again a moment later")),
         }
     });

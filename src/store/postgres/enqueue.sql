@@ -14,8 +14,7 @@ stored AS (
                                     now() + t.delay_us * interval '1 microsecond')),
            t.timeout_ms, t.idempotency_key, now(), now()
     FROM told t
-    -- A known key, or an id this very call stored before its connection was lost.
-    ON CONFLICT DO NOTHING
+    ON CONFLICT (idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING
     RETURNING j.id, j.queue, j.run_at, j.created_at
 ),
 counted AS (

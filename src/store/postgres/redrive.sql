@@ -16,7 +16,7 @@ past AS (
 again AS (
     UPDATE SCHEMA.jobs j
     SET status = 'queued', attempts = 0, run_at = now(), cancel_requested = false, finished_at = NULL, result = NULL,
-        lease_token = NULL, outcome = NULL, ended_at = NULL, updated_at = now()
+        progress = NULL, worker = NULL, lease_token = NULL, lease_ms = NULL, outcome = NULL, ended_at = NULL, updated_at = now()
     FROM was w
     WHERE j.id = w.id AND w.status IN ('failed_permanent', 'cancelled')
     RETURNING JOB_COLUMNS, w.status AS was

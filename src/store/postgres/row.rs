@@ -20,6 +20,10 @@ pub(super) const JOB_COLUMN_COUNT: usize = 21;
 
 /// A whole job.
 pub(super) fn job(row: &Row) -> Result<JobRecord, tokio_postgres::Error> {
+    job_with(row, json(row.try_get(3)?))
+}
+
+fn job_with(row: &Row, payload: Json) -> Result<JobRecord, tokio_postgres::Error> {
     let status = status(row.try_get(4)?);
     let started_at: Option<Timestamp> = row.try_get(13)?;
     let worker: Option<&str> = row.try_get(12)?;
@@ -28,7 +32,7 @@ pub(super) fn job(row: &Row) -> Result<JobRecord, tokio_postgres::Error> {
         id: id(row.try_get(0)?),
         kind: kind(row.try_get(1)?),
         queue: queue(row.try_get(2)?),
-        payload: json(row.try_get(3)?),
+        payload,
         status,
         priority: row.try_get(5)?,
         attempts: count(row.try_get(6)?),
@@ -41,7 +45,7 @@ pub(super) fn job(row: &Row) -> Result<JobRecord, tokio_postgres::Error> {
         locked_at: started_at.filter(|_| running),
         lease_expires_at: row.try_get(14)?,
         last_error: row.try_get(15)?,
-        result: row.try_get::<_, Option<String>>(16)?.map(json),
+        result: row.try_get::<_, Option<&str>>(16)?.map(json),
         progress: row.try_get::<_, Option<&str>>(17)?.and_then(|text| serde_json::from_str(text).ok()),
         created_at: row.try_get(18)?,
         updated_at: row.try_get(19)?,
@@ -50,15 +54,14 @@ pub(super) fn job(row: &Row) -> Result<JobRecord, tokio_postgres::Error> {
     })
 }
 
-/// What keeps this job from being run, if something does.
-pub(super) fn strict(row: &Row) -> Result<(), String> {
-    let unreadable = |error: &dyn std::fmt::Display| format!("the stored job cannot be read: {error}");
+/// A job that can be run; the error says why it cannot.
+pub(super) fn strict(row: &Row) -> Result<JobRecord, String> {
+    let unreadable = |error: &dyn std::fmt::Display| format!("cannot be run: the stored job cannot be read: {error}");
     let text = |column: usize| row.try_get::<_, &str>(column).map_err(|error| unreadable(&error));
     Kind::new(text(1)?).map_err(|error| unreadable(&error))?;
     QueueName::new(text(2)?).map_err(|error| unreadable(&error))?;
-    serde_json::from_str::<&serde_json::value::RawValue>(text(3)?)
-        .map_err(|error| unreadable(&format!("payload: {error}")))?;
-    Ok(())
+    let payload = Json::parse(text(3)?.to_owned()).map_err(|error| unreadable(&format!("payload: {error}")))?;
+    job_with(row, payload).map_err(|error| unreadable(&error))
 }
 
 pub(super) fn id(id: Uuid) -> JobId {
@@ -83,8 +86,8 @@ pub(super) fn status(text: &str) -> Status {
 }
 
 /// JSON, or the text as a JSON string if it is none.
-pub(super) fn json(text: String) -> Json {
-    Json::parse(text.clone()).unwrap_or_else(|_| Json::of(&text).unwrap_or_else(|_| Json::null()))
+pub(super) fn json(text: &str) -> Json {
+    Json::parse(text.to_owned()).unwrap_or_else(|_| Json::of(text).unwrap_or_else(|_| Json::null()))
 }
 
 pub(super) fn count(n: i32) -> u32 {
@@ -121,8 +124,8 @@ mod tests {
 
     #[test]
     fn what_is_no_json_is_shown_as_a_string() {
-        assert_eq!(json("{\"a\":1}".into()).as_str(), "{\"a\":1}");
-        assert_eq!(json("{broken".into()).as_str(), "\"{broken\"");
+        assert_eq!(json("{\"a\":1}").as_str(), "{\"a\":1}");
+        assert_eq!(json("{broken").as_str(), "\"{broken\"");
     }
 
     #[test]

@@ -20,11 +20,13 @@ macro_rules! statements {
 
 statements!(
     attempts,
+    bury,
     cancel,
     claim,
     delete,
     delete_kind,
     enqueue,
+    enqueue_again,
     enqueue_known,
     extend,
     get,

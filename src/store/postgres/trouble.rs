@@ -33,7 +33,7 @@ impl Trouble {
     }
 
     /// The connection went away with the answer.
-    fn is_unknown(&self) -> bool {
+    pub(super) fn is_unknown(&self) -> bool {
         self.kind == StoreErrorKind::OutcomeUnknown
     }
 

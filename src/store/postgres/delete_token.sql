@@ -1,0 +1,2 @@
+-- delete_token
+DELETE FROM SCHEMA.tokens t WHERE t.id = $1 RETURNING t.id

@@ -1,0 +1,25 @@
+-- enqueue, once more: – → queued, unless the first time, whose answer was lost, did it
+WITH told AS (
+    SELECT t.*
+    FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::smallint[], $6::integer[], $7::bigint[],
+                $8::bigint[], $9::bigint[], $10::text[])
+        AS t(id, kind, queue, payload, priority, max_attempts, at_us, delay_us, timeout_ms, idempotency_key)
+),
+stored AS (
+    INSERT INTO SCHEMA.jobs AS j (id, kind, queue, payload, status, priority, max_attempts, run_at, timeout_ms,
+                                  idempotency_key, created_at, updated_at)
+    SELECT t.id, t.kind, t.queue, t.payload, 'queued', t.priority, t.max_attempts,
+           -- A time in the past means now.
+           greatest(now(), coalesce(timestamptz 'epoch' + t.at_us * interval '1 microsecond',
+                                    now() + t.delay_us * interval '1 microsecond')),
+           t.timeout_ms, t.idempotency_key, now(), now()
+    FROM told t
+    -- The key, or the id of what this very call stored before.
+    ON CONFLICT DO NOTHING
+    RETURNING j.id, j.queue, j.run_at, j.created_at
+),
+counted AS (
+    INSERT INTO SCHEMA.count_deltas (queue, status, delta)
+    SELECT s.queue, 'queued', count(*) FROM stored s GROUP BY s.queue
+)
+SELECT s.id, s.run_at, s.created_at FROM stored s

@@ -1,0 +1,47 @@
+//! One suite for every store: what makes SQLite and PostgreSQL give the same answers.
+//!
+//! Each case is a sentence about one verb, written against the [`Store`](steadfast::store::Store) trait and a [`World`]
+//! that holds the store's clock. `suite.rs` lists the cases; a store takes part by one `conformance_suite!` line below.
+//! `model.rs` is the same behaviour once more, as the simplest program there could be, and `model_test.rs` compares a
+//! store with it along random sequences of calls. Nothing here reaches around the trait, except for the damage that
+//! [`World`] can do.
+
+#![expect(clippy::unwrap_used, reason = "an unwrap that fails is a test that fails")]
+
+mod attempts;
+mod cancel;
+mod claim;
+mod concurrency;
+mod delete;
+mod enqueue;
+mod extend;
+mod fence;
+mod fields;
+mod kinds;
+mod list;
+mod pause;
+mod phrases;
+#[cfg(feature = "postgres")]
+mod postgres_world;
+mod prune;
+mod reap;
+mod redrive;
+mod retry;
+mod settle;
+#[cfg(feature = "sqlite")]
+mod sqlite_world;
+mod stats;
+mod suite;
+#[cfg(feature = "postgres")]
+#[path = "../support/mod.rs"]
+mod support;
+mod world;
+
+use crate::suite::{cases, conformance_suite};
+use crate::world::World;
+
+#[cfg(feature = "sqlite")]
+conformance_suite!(sqlite => crate::sqlite_world::SqliteWorld);
+
+#[cfg(feature = "postgres")]
+conformance_suite!(postgres => crate::postgres_world::PostgresWorld);

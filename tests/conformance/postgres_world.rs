@@ -1,0 +1,54 @@
+//! The PostgreSQL store with a held clock, in a database of its own. Damage is done through a plain connection.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use steadfast::job::JobId;
+use steadfast::store::Store;
+use steadfast::store::postgres::PostgresStore;
+
+use crate::support::postgres::{Cluster, TestDatabase};
+use crate::world::World;
+
+pub(crate) struct PostgresWorld {
+    store: Arc<PostgresStore>,
+    admin: tokio_postgres::Client,
+    /// Last, so that the store is gone before its database is.
+    _database: TestDatabase,
+}
+
+impl World for PostgresWorld {
+    /// 100: each has a database of its own to be made and dropped.
+    const MODEL_SEQUENCES: u32 = 100;
+
+    async fn new() -> Self {
+        let database = Cluster::shared().await.database().await;
+        let store = Arc::new(PostgresStore::open(database.held_clock()).await.unwrap());
+        Self { store, admin: database.admin().await, _database: database }
+    }
+
+    fn store(&self) -> Arc<dyn Store> {
+        self.store.clone()
+    }
+
+    async fn now(&self) -> Timestamp {
+        self.admin.query_one("SELECT now FROM held.clock", &[]).await.unwrap().get(0)
+    }
+
+    async fn advance(&self, by: Duration) {
+        let us = by.as_micros() as i64;
+        let sql = "UPDATE held.clock SET now = now + $1::bigint * interval '1 microsecond'";
+        assert_eq!(self.admin.execute(sql, &[&us]).await.unwrap(), 1);
+    }
+
+    async fn break_payload(&self, id: JobId) {
+        let sql = "UPDATE jobs SET payload = '{not json' WHERE id = $1";
+        assert_eq!(self.admin.execute(sql, &[id.as_uuid()]).await.unwrap(), 1, "there is no row of job {id}");
+    }
+
+    async fn exhaust(&self, id: JobId) {
+        let sql = "UPDATE jobs SET attempts = max_attempts WHERE id = $1";
+        assert_eq!(self.admin.execute(sql, &[id.as_uuid()]).await.unwrap(), 1, "there is no row of job {id}");
+    }
+}
