@@ -35,13 +35,15 @@ pub trait Job: Serialize + DeserializeOwned + JsonSchema + Send + 'static {
     }
 }
 
-/// The declaration that follows from the type.
-pub(super) fn definition_of<J: Job>() -> Result<KindDefinition, KindError> {
-    Ok(KindDefinition {
-        kind: Kind::new(J::KIND)?,
-        schema: Some(schemars::schema_for!(J).to_value()),
-        defaults: J::defaults(),
-    })
+impl KindDefinition {
+    /// The declaration that follows from a type.
+    pub fn of<J: Job>() -> Result<Self, KindError> {
+        Ok(Self {
+            kind: Kind::new(J::KIND)?,
+            schema: Some(schemars::schema_for!(J).to_value()),
+            defaults: J::defaults(),
+        })
+    }
 }
 
 /// A typed job on its way in. Does nothing until it is awaited.

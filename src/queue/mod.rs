@@ -152,7 +152,7 @@ impl Queue {
 
     /// Declares the kind of a typed job: its schema comes from the type.
     pub async fn declare<J: Job>(&self) -> Result<(), KindError> {
-        self.put_kind(enqueue::definition_of::<J>()?).await.map(|_| ())
+        self.put_kind(KindDefinition::of::<J>()?).await.map(|_| ())
     }
 
     /// Declares a kind or changes its declaration; `true` if it is new.

@@ -1,0 +1,138 @@
+//! What a handler is told about its attempt, and how it is told to stop.
+
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use tokio_util::sync::CancellationToken;
+
+use crate::job::{JobId, Kind, LeaseKey, Progress, WorkerId};
+use crate::queue::Queue;
+
+/// Why a handler should stop.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum StopReason {
+    /// Somebody asked for the job to be cancelled.
+    Cancelled,
+    /// The lease is gone: another worker may be running the job. Whatever this attempt reports is refused.
+    LeaseLost,
+    /// The attempt ran past its deadline.
+    TimedOut,
+    /// The process is going down: finish soon, or stop and the job goes back to the queue unharmed.
+    ShuttingDown,
+}
+
+/// Given to every handler. Cheap to clone.
+#[derive(Debug)]
+pub struct Context<S = ()> {
+    attempt: Arc<Attempt>,
+    queue: Queue,
+    worker: WorkerId,
+    state: Arc<S>,
+}
+
+impl<S> Clone for Context<S> {
+    fn clone(&self) -> Self {
+        Self {
+            attempt: self.attempt.clone(),
+            queue: self.queue.clone(),
+            worker: self.worker.clone(),
+            state: self.state.clone(),
+        }
+    }
+}
+
+impl<S> Context<S> {
+    pub(super) fn new(attempt: Arc<Attempt>, queue: Queue, worker: WorkerId, state: Arc<S>) -> Self {
+        Self { attempt, queue, worker, state }
+    }
+
+    /// The job's id: the same over all attempts, so a good key for side effects that must happen once.
+    pub fn job_id(&self) -> JobId {
+        self.attempt.lease.job_id
+    }
+
+    /// Which attempt this is, counted from 1.
+    pub fn attempt(&self) -> u32 {
+        self.attempt.number
+    }
+
+    /// This process, as it signs its leases.
+    pub fn worker_id(&self) -> &WorkerId {
+        &self.worker
+    }
+
+    /// What was given to [`Worker::with_state`](super::Worker::with_state).
+    pub fn state(&self) -> &S {
+        &self.state
+    }
+
+    /// The queue, for jobs that follow from this one.
+    pub fn queue(&self) -> &Queue {
+        &self.queue
+    }
+
+    /// Says how far the job is; shown with the job within about a second. Only the newest report is kept.
+    pub fn progress(&self, percent: impl Into<Option<u8>>, message: Option<&str>) {
+        self.attempt.report(Progress::new(percent.into(), message));
+    }
+
+    /// Returns when the handler should stop, with the reason. For `tokio::select!`.
+    pub async fn stopped(&self) -> StopReason {
+        self.attempt.stop.cancelled().await;
+        self.stop_reason().unwrap_or(StopReason::ShuttingDown)
+    }
+
+    /// The reason to stop, if there is one. For loops that ask between two steps.
+    pub fn stop_reason(&self) -> Option<StopReason> {
+        self.attempt.stop_reason()
+    }
+}
+
+/// One attempt that this process holds, as its handler, the pool and the heartbeat share it.
+#[derive(Debug)]
+pub(super) struct Attempt {
+    pub(super) lease: LeaseKey,
+    pub(super) kind: Kind,
+    pub(super) number: u32,
+    stop: CancellationToken,
+    reason: OnceLock<StopReason>,
+    progress: Mutex<Option<Progress>>,
+    progress_reported: Arc<tokio::sync::Notify>,
+}
+
+impl Attempt {
+    pub(super) fn new(lease: LeaseKey, kind: Kind, number: u32, progress_reported: Arc<tokio::sync::Notify>) -> Self {
+        Self {
+            lease,
+            kind,
+            number,
+            stop: CancellationToken::new(),
+            reason: OnceLock::new(),
+            progress: Mutex::default(),
+            progress_reported,
+        }
+    }
+
+    /// Tells the handler. The first reason stays.
+    pub(super) fn stop(&self, reason: StopReason) {
+        let _ = self.reason.set(reason);
+        self.stop.cancel();
+    }
+
+    pub(super) fn stop_reason(&self) -> Option<StopReason> {
+        self.reason.get().copied()
+    }
+
+    pub(super) async fn stopped(&self) {
+        self.stop.cancelled().await;
+    }
+
+    fn report(&self, progress: Progress) {
+        *self.progress.lock().unwrap_or_else(PoisonError::into_inner) = Some(progress);
+        self.progress_reported.notify_one();
+    }
+
+    /// What was reported since the last time.
+    pub(super) fn take_progress(&self) -> Option<Progress> {
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}

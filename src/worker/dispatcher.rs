@@ -1,0 +1,156 @@
+//! Claims jobs for the pool: one claim at a time, for as many jobs as there is room. Wakes at once when work arrives and
+//! polls otherwise. Only an optimisation: that no job is claimed twice is the database's doing.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::sync::Semaphore;
+
+use super::context::Attempt;
+use super::runtime::{Shared, Work};
+use crate::job::limits::BATCH_MAX;
+use crate::job::{Kind, Outcome};
+use crate::store::{Claim, StoreError, WorkerFate};
+
+/// 1 s: a job that was claimed ahead and still waits is given back to whoever is faster.
+const HOARDED: Duration = Duration::from_secs(1);
+/// 5 s: the longest pause after errors.
+const ERROR_PAUSE_MAX: Duration = Duration::from_secs(5);
+
+/// Kinds that are claimed together.
+struct Group {
+    kinds: Vec<Kind>,
+    limit: Option<Arc<Semaphore>>,
+}
+
+/// All kinds without a limit of their own in one claim, each of the others in one of its own.
+fn groups<S>(shared: &Shared<S>) -> Vec<Group> {
+    let (limited, free): (Vec<_>, Vec<_>) = shared.handlers.iter().partition(|(_, known)| known.limit.is_some());
+    let mut groups = vec![Group { kinds: free.into_iter().map(|(kind, _)| kind.clone()).collect(), limit: None }];
+    groups.extend(
+        limited.into_iter().map(|(kind, known)| Group { kinds: vec![kind.clone()], limit: known.limit.clone() }),
+    );
+    groups.retain(|group| !group.kinds.is_empty());
+    groups
+}
+
+pub(super) async fn run<S: Send + Sync + 'static>(shared: Arc<Shared<S>>) {
+    let mut groups = groups(&shared);
+    let mut wake = shared.queue.wake().listen();
+    let mut poll = shared.settings.poll_min;
+    let mut errors = 0;
+    let stop = &shared.stop_claiming;
+    while stop.run_until_cancelled(wait_for_room(&shared)).await.is_some() {
+        // Not cut short by a shutdown: what a claim has leased must arrive here, to be released.
+        let pause = match claim_round(&shared, &groups).await {
+            Ok(round) => {
+                errors = 0;
+                poll = if round.claimed > 0 { shared.settings.poll_min } else { poll };
+                (!round.more_waiting).then_some(poll)
+            }
+            Err(error) => {
+                errors += 1;
+                let pause = error_pause(errors);
+                tracing::warn!(?error, ?pause, "cannot claim jobs; trying again");
+                let _ = stop.run_until_cancelled(tokio::time::sleep(pause)).await;
+                continue;
+            }
+        };
+        if let Some(pause) = pause {
+            tokio::select! {
+                () = stop.cancelled() => break,
+                () = wake.woken() => poll = shared.settings.poll_min,
+                () = tokio::time::sleep(pause) => poll = (poll * 2).min(shared.settings.poll_max),
+            }
+        }
+        // Whoever came last comes first next time.
+        groups.rotate_left(1);
+    }
+    shared.buffer.sender.close();
+    while let Ok(work) = shared.buffer.receiver.try_recv() {
+        release(&shared, work).await;
+    }
+}
+
+/// Doubles from 100 ms to 5 s, with jitter so that a fleet does not come back in step.
+pub(super) fn error_pause(errors: u32) -> Duration {
+    let pause = Duration::from_millis(100) * 2u32.pow(errors.saturating_sub(1).min(10));
+    pause.min(ERROR_PAUSE_MAX).mul_f64(0.5 + fastrand::f64() / 2.0)
+}
+
+async fn wait_for_room<S>(shared: &Shared<S>) {
+    while shared.room() == 0 {
+        let changed = shared.buffer.room.notified();
+        if tokio::time::timeout(HOARDED, changed).await.is_err() {
+            release_hoarded(shared).await;
+        }
+    }
+}
+
+struct Round {
+    claimed: usize,
+    /// Some claim brought all it asked for.
+    more_waiting: bool,
+}
+
+async fn claim_round<S>(shared: &Shared<S>, groups: &[Group]) -> Result<Round, StoreError> {
+    let mut round = Round { claimed: 0, more_waiting: false };
+    for group in groups {
+        let mut max = shared.room().min(BATCH_MAX);
+        if let Some(limit) = &group.limit {
+            // Nothing ahead for limited kinds: a place is taken before the job is.
+            max = max.min(limit.available_permits());
+        }
+        if max == 0 {
+            continue;
+        }
+        let claimed = claim(shared, group, max).await?;
+        round.claimed += claimed;
+        round.more_waiting |= claimed == max;
+    }
+    Ok(round)
+}
+
+async fn claim<S>(shared: &Shared<S>, group: &Group, max: usize) -> Result<usize, StoreError> {
+    let claimed = Instant::now();
+    let leases = shared
+        .queue
+        .store()
+        .claim(Claim {
+            worker: shared.worker.clone(),
+            queues: shared.settings.queues.clone(),
+            kinds: Some(group.kinds.clone()),
+            max,
+            lease: shared.settings.lease,
+            fate: WorkerFate::Shared,
+        })
+        .await?;
+    let count = leases.len();
+    for lease in leases {
+        // Only this task takes places, so those that were free before the claim still are.
+        let permit = group.limit.as_ref().and_then(|limit| limit.clone().try_acquire_owned().ok());
+        let job = lease.job();
+        let attempt = Attempt::new(lease.key(), job.kind.clone(), job.attempts, shared.progress_reported.clone());
+        let attempt = Arc::new(attempt);
+        shared.held.hold(attempt.clone());
+        // Fails only when the pool is gone; then nobody extends the lease either.
+        let _ = shared.buffer.sender.try_send(Work { lease, attempt, claimed, permit });
+    }
+    Ok(count)
+}
+
+/// The pace has dropped since these were claimed: more are waiting than the pool works off soon.
+async fn release_hoarded<S>(shared: &Shared<S>) {
+    loop {
+        let wanted = shared.buffer.idle_slots() + shared.pace.prefetch(shared.settings.concurrency);
+        if shared.buffer.receiver.len() <= wanted {
+            return;
+        }
+        let Ok(work) = shared.buffer.receiver.try_recv() else { return };
+        release(shared, work).await;
+    }
+}
+
+async fn release<S>(shared: &Shared<S>, work: Work) {
+    shared.outcomes.report(&work.attempt, Outcome::Released).await;
+}

@@ -1,0 +1,50 @@
+//! Removes finished jobs once they have been kept long enough, in small steps.
+
+use std::time::Duration;
+
+use super::runtime::Retention;
+use crate::job::JobId;
+use crate::queue::Queue;
+use crate::store::Prune;
+
+/// 10 min: retention is counted in days.
+const INTERVAL: Duration = Duration::from_secs(600);
+/// 500 jobs in one step: a short transaction.
+const BATCH: usize = 500;
+/// 20 ms between steps, so that a long overdue pass does not crowd out work.
+const BREATH: Duration = Duration::from_millis(20);
+
+pub(super) async fn run(queue: Queue, retention: Retention) {
+    loop {
+        // Not at once: a start is busy enough. With jitter, so that a fleet takes turns.
+        tokio::time::sleep(INTERVAL.mul_f64(0.5 + fastrand::f64())).await;
+        let mut deleted = 0;
+        let mut after: Option<JobId> = None;
+        loop {
+            let step = Prune {
+                keep_succeeded: retention.succeeded,
+                keep_cancelled: retention.cancelled,
+                keep_failed: retention.failed,
+                after,
+                limit: BATCH,
+            };
+            match queue.store().prune(step).await {
+                Ok(pruned) => {
+                    deleted += pruned.deleted;
+                    after = pruned.next;
+                }
+                Err(error) => {
+                    tracing::warn!(?error, "cannot remove old jobs; trying again later");
+                    break;
+                }
+            }
+            if after.is_none() {
+                break;
+            }
+            tokio::time::sleep(BREATH).await;
+        }
+        if deleted > 0 {
+            tracing::info!(deleted, "removed finished jobs that were kept long enough");
+        }
+    }
+}

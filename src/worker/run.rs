@@ -1,0 +1,210 @@
+//! Starts the loops of a worker, watches them, and takes them down in the order that loses nothing.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{Notify, broadcast, oneshot};
+use tokio::task::JoinSet;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use super::runtime::{Buffer, Shared};
+use super::settler::Outcomes;
+use super::supervise::supervise;
+use super::{StopReason, Worker, WorkerError, WorkerHealth};
+use super::{dispatcher, heartbeat, pool, pruner, reaper, settler};
+
+/// 5 s beyond the grace period to record the last outcomes; leases of what is left expire on their own.
+const FLUSH_MAX: Duration = Duration::from_secs(5);
+
+pub(super) async fn run_until<S: Send + Sync + 'static>(
+    worker: Worker<S>,
+    shutdown: impl Future<Output = ()>,
+) -> Result<(), WorkerError> {
+    let Worker { queue, id, settings, handlers, state, health, mistakes } = worker;
+    if let Some(mistake) = mistakes.into_iter().next() {
+        return Err(mistake.into());
+    }
+    if handlers.is_empty() {
+        return Err(WorkerError::NoHandlers);
+    }
+    for definition in handlers.values().filter_map(|known| known.definition.clone()) {
+        if !queue.is_built_in(&definition.kind) {
+            queue.put_kind(definition).await?;
+        }
+    }
+    let shared = Arc::new(Shared {
+        queue,
+        worker: id,
+        settings,
+        handlers,
+        state,
+        held: Default::default(),
+        pace: Default::default(),
+        outcomes: Outcomes::default(),
+        buffer: Buffer::default(),
+        progress_reported: Arc::new(Notify::new()),
+        stop_claiming: CancellationToken::new(),
+        release_now: CancellationToken::new(),
+        stop_guarding: CancellationToken::new(),
+    });
+    tracing::info!(worker_id = %shared.worker, concurrency = shared.settings.concurrency, "worker started");
+    let mut loops = Loops::start(&shared, &health)?;
+    let ended = tokio::select! {
+        () = shutdown => Ok(()),
+        died = loops.died() => died,
+    };
+    loops.wind_down(&shared).await;
+    tracing::info!(worker_id = %shared.worker, "worker stopped");
+    ended
+}
+
+/// The running loops, by when they may stop.
+struct Loops {
+    /// Claims.
+    dispatcher: JoinSet<Result<(), WorkerError>>,
+    /// Run jobs.
+    slots: JoinSet<Result<(), WorkerError>>,
+    /// Record outcomes.
+    settler: JoinSet<Result<(), WorkerError>>,
+    /// Everything that may be dropped at any moment.
+    background: JoinSet<Result<(), WorkerError>>,
+    guardian: oneshot::Receiver<Result<(), WorkerError>>,
+    /// Should the worker be dropped instead of shut down, its threads end too, and its leases expire.
+    _ends_with_us: [DropGuard; 2],
+}
+
+impl Loops {
+    fn start<S: Send + Sync + 'static>(shared: &Arc<Shared<S>>, health: &WorkerHealth) -> Result<Self, WorkerError> {
+        let mut loops = Self {
+            dispatcher: JoinSet::new(),
+            slots: JoinSet::new(),
+            settler: JoinSet::new(),
+            background: JoinSet::new(),
+            guardian: start_guardian(shared.clone(), health.clone())?,
+            _ends_with_us: [shared.stop_claiming.clone().drop_guard(), shared.stop_guarding.clone().drop_guard()],
+        };
+        let this = shared.clone();
+        loops.dispatcher.spawn(supervise("dispatcher", health.clone(), shared.stop_claiming.clone(), move || {
+            dispatcher::run(this.clone())
+        }));
+        for _ in 0..shared.settings.concurrency {
+            let this = shared.clone();
+            loops.slots.spawn(supervise("slot", health.clone(), shared.stop_claiming.clone(), move || {
+                pool::run_slot(this.clone())
+            }));
+        }
+        let this = shared.clone();
+        loops.settler.spawn(supervise("settler", health.clone(), shared.outcomes.closed.clone(), move || {
+            let this = this.clone();
+            async move { settler::run(this.queue.clone(), &this.outcomes, &this.held).await }
+        }));
+        let this = shared.clone();
+        loops.background.spawn(supervise("cancels", health.clone(), shared.stop_guarding.clone(), move || {
+            hear_cancels(this.clone())
+        }));
+        let this = shared.clone();
+        loops.background.spawn(supervise("pruner", health.clone(), shared.stop_guarding.clone(), move || {
+            pruner::run(this.queue.clone(), this.settings.retention)
+        }));
+        Ok(loops)
+    }
+
+    /// Completes when one of them is beyond help.
+    async fn died(&mut self) -> Result<(), WorkerError> {
+        let one_of = |ended: Option<Result<Result<(), WorkerError>, tokio::task::JoinError>>, name| match ended {
+            Some(Ok(result)) => result,
+            Some(Err(error)) => Err(WorkerError::LoopDied { name, why: error.to_string() }),
+            None => Ok(()),
+        };
+        tokio::select! {
+            ended = self.dispatcher.join_next() => one_of(ended, "dispatcher"),
+            ended = self.slots.join_next() => one_of(ended, "slot"),
+            ended = self.settler.join_next() => one_of(ended, "settler"),
+            ended = self.background.join_next() => one_of(ended, "background"),
+            ended = &mut self.guardian => ended.unwrap_or_else(|_| {
+                Err(WorkerError::LoopDied { name: "heartbeat", why: "its thread ended".into() })
+            }),
+        }
+    }
+
+    /// Claims stop → running jobs finish, or are released when the grace period is over → outcomes are flushed →
+    /// heartbeats stop.
+    async fn wind_down<S: Send + Sync + 'static>(mut self, shared: &Arc<Shared<S>>) {
+        shared.stop_claiming.cancel();
+        shared.held.stop_all(StopReason::ShuttingDown);
+        let grace = tokio::time::sleep(shared.settings.shutdown_grace);
+        tokio::pin!(grace);
+        tokio::select! {
+            () = async { while self.slots.join_next().await.is_some() {} } => {}
+            () = &mut grace => {
+                tracing::warn!(jobs = shared.held.len(), "the grace period is over: releasing what still runs");
+                shared.release_now.cancel();
+            }
+        }
+        let flushed = tokio::time::timeout(FLUSH_MAX, async {
+            while self.dispatcher.join_next().await.is_some() {}
+            while self.slots.join_next().await.is_some() {}
+            shared.outcomes.close();
+            while self.settler.join_next().await.is_some() {}
+        });
+        if flushed.await.is_err() {
+            tracing::error!(
+                jobs = shared.held.len(),
+                "could not record every outcome in time: their leases will expire"
+            );
+        }
+        shared.stop_guarding.cancel();
+    }
+}
+
+async fn hear_cancels<S: Send + Sync + 'static>(shared: Arc<Shared<S>>) {
+    let mut cancels = shared.queue.cancels();
+    loop {
+        let heard = tokio::select! {
+            () = shared.stop_guarding.cancelled() => return,
+            heard = cancels.recv() => heard,
+        };
+        match heard {
+            Ok(id) => shared.held.stop_job(id, StopReason::Cancelled),
+            // The heartbeat tells the rest.
+            Err(broadcast::error::RecvError::Lagged(_)) => {}
+            Err(broadcast::error::RecvError::Closed) => return,
+        }
+    }
+}
+
+/// Heartbeat and reaper, on a thread with a runtime of its own.
+fn start_guardian<S: Send + Sync + 'static>(
+    shared: Arc<Shared<S>>,
+    health: WorkerHealth,
+) -> Result<oneshot::Receiver<Result<(), WorkerError>>, WorkerError> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let (ended, guardian) = oneshot::channel();
+    std::thread::Builder::new().name("steadfast-heartbeat".into()).spawn(move || {
+        let result = runtime.block_on(guard(shared, health));
+        // Nobody is listening any more if the worker was dropped.
+        let _ = ended.send(result);
+    })?;
+    Ok(guardian)
+}
+
+async fn guard<S: Send + Sync + 'static>(shared: Arc<Shared<S>>, health: WorkerHealth) -> Result<(), WorkerError> {
+    let stop = shared.stop_guarding.clone();
+    let this = shared.clone();
+    let beating = supervise("heartbeat", health.clone(), stop.clone(), move || {
+        let this = this.clone();
+        async move {
+            let beats = heartbeat::run(this.queue.clone(), &this.held, this.settings.lease, &this.progress_reported);
+            this.stop_guarding.run_until_cancelled(beats).await;
+        }
+    });
+    let reaping = supervise("reaper", health, stop, move || {
+        let this = shared.clone();
+        async move {
+            let reaps = reaper::run(this.queue.clone(), this.settings.reap_interval);
+            this.stop_guarding.run_until_cancelled(reaps).await;
+        }
+    });
+    tokio::try_join!(beating, reaping).map(|_| ())
+}

@@ -1,0 +1,171 @@
+//! What the loops of one worker share, and the settings they go by.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+use tokio_util::sync::CancellationToken;
+
+use super::context::Attempt;
+use super::handler::AnyHandler;
+use super::held::HeldLeases;
+use super::prefetch::Pace;
+use super::settler::Outcomes;
+use crate::job::limits::LEASE_DEFAULT;
+use crate::job::{Kind, KindDefinition, Lease, QueueName, WorkerId};
+use crate::queue::Queue;
+
+/// How a worker behaves. Every field has the default that SPEC names.
+#[derive(Debug, Clone)]
+pub struct WorkerSettings {
+    /// Jobs at the same time; 4 × cores.
+    pub concurrency: usize,
+    /// Take jobs from these queues only; `None`: from every queue.
+    pub queues: Option<Vec<QueueName>>,
+    /// 30 s: how long a job of this worker stays unclaimed by others after the worker died. Heartbeats come at a third.
+    pub lease: Duration,
+    /// 5 s: how often expired leases, anybody's, are looked for.
+    pub reap_interval: Duration,
+    /// 500 ms: the first wait for work, when no wake comes.
+    pub poll_min: Duration,
+    /// 2 s: the longest wait for work, when no wake comes.
+    pub poll_max: Duration,
+    /// 30 s: how long running jobs may go on at shutdown before they are released.
+    pub shutdown_grace: Duration,
+    /// How long finished jobs are kept.
+    pub retention: Retention,
+}
+
+impl Default for WorkerSettings {
+    fn default() -> Self {
+        let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
+        Self {
+            concurrency: 4 * cores,
+            queues: None,
+            lease: LEASE_DEFAULT,
+            reap_interval: Duration::from_secs(5),
+            poll_min: Duration::from_millis(500),
+            poll_max: Duration::from_secs(2),
+            shutdown_grace: Duration::from_secs(30),
+            retention: Retention::default(),
+        }
+    }
+}
+
+/// How long finished jobs are kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Retention {
+    /// 7 days.
+    pub succeeded: Duration,
+    /// 7 days.
+    pub cancelled: Duration,
+    /// 90 days: time to find out why.
+    pub failed: Duration,
+}
+
+impl Default for Retention {
+    fn default() -> Self {
+        const DAY: Duration = Duration::from_secs(24 * 3600);
+        Self { succeeded: 7 * DAY, cancelled: 7 * DAY, failed: 90 * DAY }
+    }
+}
+
+/// A handler and what was said about it.
+pub(super) struct Registered<S> {
+    pub(super) handler: Arc<dyn AnyHandler<S>>,
+    /// What registering it declares; `None` leaves the declaration to others.
+    pub(super) definition: Option<KindDefinition>,
+    pub(super) timeout: Option<Duration>,
+    /// Jobs of this kind at the same time; `None`: as many as there are slots.
+    pub(super) limit: Option<Arc<Semaphore>>,
+}
+
+/// A claimed job on its way to a slot.
+pub(super) struct Work {
+    pub(super) lease: Lease,
+    pub(super) attempt: Arc<Attempt>,
+    /// Taken before the claim was sent, so a deadline counted from here is never late.
+    pub(super) claimed: Instant,
+    pub(super) permit: Option<OwnedSemaphorePermit>,
+}
+
+/// Everything the loops share.
+pub(super) struct Shared<S> {
+    pub(super) queue: Queue,
+    pub(super) worker: WorkerId,
+    pub(super) settings: WorkerSettings,
+    pub(super) handlers: HashMap<Kind, Registered<S>>,
+    pub(super) state: Arc<S>,
+    pub(super) held: HeldLeases,
+    pub(super) pace: Pace,
+    pub(super) outcomes: Outcomes,
+    pub(super) buffer: Buffer,
+    pub(super) progress_reported: Arc<Notify>,
+    /// No more claims.
+    pub(super) stop_claiming: CancellationToken,
+    /// The grace period is over.
+    pub(super) release_now: CancellationToken,
+    /// Everything is settled; heartbeats may stop.
+    pub(super) stop_guarding: CancellationToken,
+}
+
+/// Between the dispatcher and the slots.
+pub(super) struct Buffer {
+    pub(super) sender: async_channel::Sender<Work>,
+    pub(super) receiver: async_channel::Receiver<Work>,
+    idle_slots: AtomicUsize,
+    pub(super) room: Notify,
+}
+
+impl Default for Buffer {
+    fn default() -> Self {
+        // Bounded by what the dispatcher claims, not by the channel.
+        let (sender, receiver) = async_channel::unbounded();
+        Self { sender, receiver, idle_slots: AtomicUsize::new(0), room: Notify::new() }
+    }
+}
+
+impl Buffer {
+    pub(super) fn idle_slots(&self) -> usize {
+        self.idle_slots.load(Ordering::Relaxed)
+    }
+}
+
+/// Counts one slot as idle; taken back however the wait ends.
+struct Idle<'a>(&'a AtomicUsize);
+
+impl<'a> Idle<'a> {
+    fn count(slots: &'a AtomicUsize) -> Self {
+        slots.fetch_add(1, Ordering::Relaxed);
+        Self(slots)
+    }
+}
+
+impl Drop for Idle<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl<S> Shared<S> {
+    /// The next job for a slot; `None` when the dispatcher has stopped and the buffer is empty.
+    pub(super) async fn next_work(&self) -> Option<Work> {
+        let _idle = Idle::count(&self.buffer.idle_slots);
+        if self.room() > 0 {
+            self.buffer.room.notify_one();
+        }
+        self.buffer.receiver.recv().await.ok()
+    }
+
+    /// How many more jobs to claim: the free slots and the prefetch, less what is buffered already. None until enough
+    /// are wanted to be worth a round trip, unless a slot stands idle.
+    pub(super) fn room(&self) -> usize {
+        let (idle, buffered) = (self.buffer.idle_slots(), self.buffer.receiver.len());
+        let prefetch = self.pace.prefetch(self.settings.concurrency);
+        let room = (idle + prefetch).saturating_sub(buffered);
+        let starving = idle > buffered;
+        if starving || room > prefetch / 4 { room } else { 0 }
+    }
+}
