@@ -1,0 +1,248 @@
+//! claim: queued, retrying → running.
+
+use std::collections::HashSet;
+
+use steadfast::job::{JobRecord, JobRequest, Status};
+use steadfast::store::{Claim, WorkerFate};
+
+use crate::phrases::*;
+use crate::world::World;
+
+pub(crate) async fn a_claimed_job_is_running_under_a_lease(world: &impl World) {
+    let queued = world.enqueue(job("welcome")).await;
+    world.advance(MINUTE).await;
+    let now = world.now().await;
+    let lease = world.claim_one().await;
+    let expected = JobRecord {
+        status: Status::Running,
+        attempts: 1,
+        locked_by: Some(worker("host-1")),
+        locked_at: Some(now),
+        lease_expires_at: Some(now + LEASE),
+        started_at: Some(now),
+        updated_at: now,
+        ..queued
+    };
+    assert_eq!(lease.job(), &expected);
+    assert_eq!(world.job(expected.id).await, expected);
+    assert_eq!(lease.duration(), LEASE);
+    assert_eq!((lease.key().job_id, lease.key().token), (expected.id, lease.token()));
+}
+
+pub(crate) async fn a_retrying_job_is_claimed_again_once_it_is_due(world: &impl World) {
+    let first = world.running(job("welcome")).await;
+    let retrying = world.end(&first, failed_retry_after(MINUTE)).await;
+    world.advance(MINUTE - MS).await;
+    assert_eq!(world.claim(10).await, []);
+    world.advance(MS).await;
+    let second = world.claim_one().await;
+    assert_eq!((second.job().id, second.job().attempts), (retrying.id, 2));
+    assert_eq!(second.job().started_at, Some(world.now().await));
+    assert_eq!(second.job().run_at, retrying.run_at);
+}
+
+pub(crate) async fn every_claim_has_a_token_of_its_own(world: &impl World) {
+    let mut tokens = HashSet::new();
+    for _ in 0..20 {
+        world.enqueue(job("welcome")).await;
+    }
+    for lease in world.claim(20).await {
+        assert!(tokens.insert(lease.token()));
+        world.settle(&lease, steadfast::job::Outcome::Released).await;
+    }
+    for lease in world.claim(20).await {
+        assert!(tokens.insert(lease.token()), "the token of an earlier attempt came back");
+    }
+    assert_eq!(tokens.len(), 40);
+}
+
+pub(crate) async fn claims_go_by_priority_then_run_at_then_id_across_queues_and_kinds(world: &impl World) {
+    let mut jobs = Vec::new();
+    for n in 0..60_i64 {
+        let request = JobRequest {
+            queue: Some(["a", "b", "c"][n as usize % 3].into()),
+            priority: Some([0, 5, -5, 100, -100][n as usize % 5]),
+            // In no order at all, with repetitions.
+            delay_ms: Some((n * 7 % 4) * 1000),
+            ..job(["x", "y"][n as usize % 2])
+        };
+        jobs.push(world.enqueue(request).await);
+    }
+    world.advance(MINUTE).await;
+    jobs.sort_by_key(|job| (-job.priority, job.run_at, job.id));
+    let expected: Vec<_> = jobs.iter().map(|job| job.id).collect();
+    let mut claimed = Vec::new();
+    // Smaller than what is there, so that every cut must fall in the right place.
+    for max in [1, 2, 7, 20, 100] {
+        claimed.extend(ids(&world.claim(max).await));
+    }
+    assert_eq!(claimed, expected);
+}
+
+pub(crate) async fn the_order_holds_among_the_queues_and_kinds_asked_for(world: &impl World) {
+    let mut jobs = Vec::new();
+    for n in 0..60_i64 {
+        let request = JobRequest {
+            queue: Some(["a", "b", "c"][n as usize % 3].into()),
+            priority: Some([0, 5, -5, 9][n as usize % 4]),
+            delay_ms: Some((n * 11 % 5) * 1000),
+            ..job(["x", "y", "z"][n as usize / 3 % 3])
+        };
+        jobs.push(world.enqueue(request).await);
+    }
+    world.advance(MINUTE).await;
+    jobs.sort_by_key(|job| (-job.priority, job.run_at, job.id));
+    jobs.retain(|job| job.queue != queue("b") && job.kind != kind("y"));
+    let expected: Vec<_> = jobs.iter().map(|job| job.id).collect();
+    let asked = Claim {
+        queues: Some(vec![queue("c"), queue("a")]),
+        kinds: Some(vec![kind("z"), kind("x")]),
+        ..claim_of(expected.len() / 2)
+    };
+    let mut claimed = ids(&world.claim_with(asked.clone()).await);
+    assert_eq!(claimed.len(), expected.len() / 2);
+    claimed.extend(ids(&world.claim_with(Claim { max: 100, ..asked }).await));
+    assert_eq!(claimed, expected);
+}
+
+pub(crate) async fn a_claim_takes_no_more_than_it_asks_for(world: &impl World) {
+    for _ in 0..5 {
+        world.enqueue(job("welcome")).await;
+    }
+    assert_eq!(world.claim(0).await, []);
+    assert_eq!(world.claim(3).await.len(), 3);
+    assert_eq!(world.claim(3).await.len(), 2);
+    assert_eq!(world.claim(3).await, []);
+}
+
+pub(crate) async fn a_job_that_is_not_due_is_left_alone_until_it_is(world: &impl World) {
+    let later = world.enqueue(JobRequest { priority: Some(100), ..delayed(HOUR) }).await;
+    let now = world.enqueue(job("welcome")).await;
+    assert_eq!(ids(&world.claim(10).await), [now.id]);
+    world.advance(HOUR - MS).await;
+    assert_eq!(world.claim(10).await, []);
+    world.advance(MS).await;
+    assert_eq!(ids(&world.claim(10).await), [later.id]);
+}
+
+pub(crate) async fn a_queue_or_kind_that_is_not_asked_for_is_left_alone(world: &impl World) {
+    let mail = world.enqueue(in_queue("mail")).await;
+    let other = world.enqueue(JobRequest { queue: Some("mail".into()), ..job("other") }).await;
+    let from = |queues: &[&str], kinds: &[&str]| Claim {
+        queues: Some(queues.iter().map(|name| queue(name)).collect()),
+        kinds: Some(kinds.iter().map(|name| kind(name)).collect()),
+        ..claim_of(10)
+    };
+    for (queues, kinds) in [
+        (&["default", "mai", "mail2"][..], &["welcome", "other"][..]),
+        (&["mail"], &["unheard-of"]),
+        (&[], &["welcome", "other"]),
+        (&["mail"], &[]),
+    ] {
+        assert_eq!(world.claim_with(from(queues, kinds)).await, [], "{queues:?} {kinds:?}");
+    }
+    assert_eq!(ids(&world.claim_with(from(&["mail"], &["other", "other"])).await), [other.id]);
+    let every_kind = Claim { queues: Some(vec![queue("mail"), queue("mail")]), ..claim_of(10) };
+    assert_eq!(ids(&world.claim_with(every_kind).await), [mail.id]);
+}
+
+pub(crate) async fn only_waiting_jobs_are_claimed(world: &impl World) {
+    for (_, outcome) in every_outcome() {
+        let lease = world.running(with_attempts(1)).await;
+        world.end(&lease, outcome).await;
+        if world.status(lease.job().id).await.is_ready() {
+            world.cancel(lease.job().id).await;
+        }
+    }
+    world.running(job("welcome")).await;
+    world.advance(HOUR).await;
+    // Also not the running one, whose lease has expired: that is for the reaper.
+    assert_eq!(world.claim(100).await, []);
+}
+
+pub(crate) async fn a_lease_is_never_longer_than_the_timeout(world: &impl World) {
+    for (timeout, expected) in [(SECOND * 10, SECOND * 10), (LEASE, LEASE), (HOUR, LEASE)] {
+        let lease = world.running(with_timeout(timeout)).await;
+        assert_eq!(lease.duration(), expected, "timeout {timeout:?}");
+        assert_eq!(lease.job().lease_expires_at, Some(world.now().await + expected));
+    }
+}
+
+pub(crate) async fn the_workers_fate_makes_no_difference_to_the_answer(world: &impl World) {
+    for fate in [WorkerFate::Shared, WorkerFate::Independent] {
+        world.enqueue(job("welcome")).await;
+        let leases = world.claim_with(Claim { fate, lease: MINUTE, worker: worker("w"), ..claim_of(5) }).await;
+        assert_eq!(leases.len(), 1);
+        assert_eq!(leases[0].job().locked_by, Some(worker("w")));
+        assert_eq!(leases[0].job().lease_expires_at, Some(world.now().await + MINUTE));
+        assert_eq!(leases[0].job(), &world.job(leases[0].job().id).await);
+    }
+}
+
+pub(crate) async fn a_claim_of_a_hundred_with_one_bad_row_returns_ninety_nine(world: &impl World) {
+    let jobs: Vec<_> = world.enqueue_all((0..100).map(|_| job("welcome")).collect()).await;
+    let bad = jobs[37].job.id;
+    world.break_payload(bad).await;
+    world.advance(SECOND).await;
+    let claimed = ids(&world.claim(100).await);
+    assert_eq!(claimed.len(), 99);
+    assert!(!claimed.contains(&bad));
+    assert_dead_letter(world, bad).await;
+    assert_eq!(world.counts("default").await, [(Status::Running, 99), (Status::FailedPermanent, 1)].into());
+    assert_eq!(world.claim(100).await, []);
+}
+
+pub(crate) async fn a_waiting_row_whose_attempts_are_used_up_is_dead_lettered_alone(world: &impl World) {
+    let jobs: Vec<_> = world.enqueue_all((0..100).map(|_| job("welcome")).collect()).await;
+    let bad = jobs[62].job.id;
+    world.exhaust(bad).await;
+    world.advance(SECOND).await;
+    let claimed = ids(&world.claim(100).await);
+    assert_eq!(claimed.len(), 99);
+    assert!(!claimed.contains(&bad));
+    assert_dead_letter(world, bad).await;
+    assert_eq!(world.counts("default").await, [(Status::Running, 99), (Status::FailedPermanent, 1)].into());
+}
+
+/// Ended with the reason, without ever having started.
+async fn assert_dead_letter(world: &impl World, id: steadfast::job::JobId) {
+    let dead = world.job(id).await;
+    assert_eq!(dead.status, Status::FailedPermanent);
+    assert!(dead.last_error.is_some_and(|reason| !reason.is_empty()));
+    assert_eq!((dead.finished_at, dead.updated_at), (Some(world.now().await), world.now().await));
+    assert_eq!((dead.locked_by, dead.locked_at, dead.lease_expires_at, dead.started_at), (None, None, None, None));
+    assert_eq!(world.history(id).await, []);
+}
+
+pub(crate) async fn bad_rows_in_front_do_not_keep_the_others_back(world: &impl World) {
+    let bad = world.enqueue_all((0..30).map(|_| with_priority(50)).collect()).await;
+    for (n, answer) in bad.iter().enumerate() {
+        match n % 2 {
+            0 => world.break_payload(answer.job.id).await,
+            _ => world.exhaust(answer.job.id).await,
+        }
+    }
+    let good = world.enqueue(job("welcome")).await;
+    let mut claimed = Vec::new();
+    // A claim may come back empty-handed from a batch of bad rows, but never meet them again.
+    for _ in 0..4 {
+        claimed.extend(ids(&world.claim(10).await));
+    }
+    assert_eq!(claimed, [good.id]);
+    assert_eq!(world.counts("default").await, [(Status::Running, 1), (Status::FailedPermanent, 30)].into());
+}
+
+pub(crate) async fn a_row_that_cannot_be_decoded_can_still_be_looked_at_and_removed(world: &impl World) {
+    let good = world.enqueue(in_queue("mail")).await;
+    let bad = world.enqueue(in_queue("mail")).await;
+    world.break_payload(bad.id).await;
+    let seen = world.job(bad.id).await;
+    assert_eq!((seen.id, seen.status, seen.queue), (bad.id, Status::Queued, queue("mail")));
+    let listed: Vec<_> = world.everything().await.iter().map(|job| job.id).collect();
+    assert_eq!(listed, [bad.id, good.id]);
+    assert_eq!(ids(&world.claim(10).await), [good.id]);
+    let listed: Vec<_> = world.everything().await.iter().map(|job| (job.id, job.status)).collect();
+    assert_eq!(listed, [(bad.id, Status::FailedPermanent), (good.id, Status::Running)]);
+    assert_eq!(world.delete(bad.id).await, steadfast::store::Deleted::Gone);
+    assert_eq!(world.find(bad.id).await, None);
+}

@@ -1,0 +1,222 @@
+//! enqueue: – → queued.
+
+use steadfast::job::limits::{BATCH_MAX, MAX_ATTEMPTS_MAX, PAYLOAD_MAX_BYTES, TIMEOUT_MAX};
+use steadfast::job::{JobId, JobRecord, JobRequest, Status};
+use steadfast::store::{Enqueued, StoreErrorKind};
+
+use crate::phrases::*;
+use crate::world::World;
+
+pub(crate) async fn a_new_job_is_queued_as_asked_for(world: &impl World) {
+    let now = world.now().await;
+    let request = JobRequest {
+        queue: Some("mail".into()),
+        priority: Some(7),
+        max_attempts: Some(5),
+        run_at: Some(now + HOUR),
+        timeout_ms: Some(90_000),
+        idempotency_key: Some("welcome-42".into()),
+        ..job("welcome")
+    };
+    let new = world.checked(request).await;
+    let id = new.id();
+    let answer = world.store().enqueue(vec![new]).await.unwrap();
+    let expected = JobRecord {
+        id,
+        kind: kind("welcome"),
+        queue: queue("mail"),
+        payload: json(r#"{"user":42}"#),
+        status: Status::Queued,
+        priority: 7,
+        attempts: 0,
+        max_attempts: 5,
+        run_at: now + HOUR,
+        timeout_ms: Some(90_000),
+        idempotency_key: Some("welcome-42".into()),
+        cancel_requested: false,
+        locked_by: None,
+        locked_at: None,
+        lease_expires_at: None,
+        last_error: None,
+        result: None,
+        progress: None,
+        created_at: now,
+        updated_at: now,
+        started_at: None,
+        finished_at: None,
+    };
+    assert_eq!(world.job(id).await, expected);
+    assert_eq!(answer, [Enqueued { created: true, job: expected }]);
+    assert_eq!(world.history(id).await, []);
+}
+
+pub(crate) async fn a_job_without_options_may_start_at_once(world: &impl World) {
+    let stored = world.enqueue(job("welcome")).await;
+    assert_eq!(stored.run_at, world.now().await);
+    assert_eq!((stored.queue.as_str(), stored.priority, stored.max_attempts), ("default", 0, 3));
+    assert_eq!((stored.timeout_ms, stored.idempotency_key), (None, None));
+    assert_eq!(world.claim_one().await.job().id, stored.id);
+}
+
+pub(crate) async fn a_run_at_in_the_past_means_now(world: &impl World) {
+    let now = world.now().await;
+    for run_at in [now - MS, now - HOUR, "1970-01-01T00:00:00Z".parse().unwrap()] {
+        let stored = world.enqueue(JobRequest { run_at: Some(run_at), ..job("welcome") }).await;
+        assert_eq!(stored.run_at, now, "asked for {run_at}");
+    }
+}
+
+pub(crate) async fn a_delay_counts_from_the_stores_now(world: &impl World) {
+    world.advance(HOUR * 5).await;
+    let stored = world.enqueue(delayed(MINUTE)).await;
+    assert_eq!(stored.run_at, world.now().await + MINUTE);
+    assert_eq!(world.job(stored.id).await, stored);
+}
+
+pub(crate) async fn a_known_key_answers_with_its_job_unchanged(world: &impl World) {
+    let first = world.enqueue(with_key("welcome-42")).await;
+    world.advance(MINUTE).await;
+    let other = JobRequest {
+        payload: json("[1]"),
+        queue: Some("mail".into()),
+        priority: Some(9),
+        max_attempts: Some(1),
+        delay_ms: Some(5_000),
+        ..JobRequest { kind: "other".into(), ..with_key("welcome-42") }
+    };
+    let again = world.enqueue_all(vec![other]).await;
+    assert_eq!(again, [Enqueued { created: false, job: first.clone() }]);
+    assert_eq!(world.everything().await, [first]);
+}
+
+pub(crate) async fn a_key_is_known_wherever_its_job_stands(world: &impl World) {
+    let mut known = Vec::new();
+    for (n, (_, outcome)) in every_outcome().into_iter().enumerate() {
+        let lease = world.running(with_key(&format!("settled-{n}"))).await;
+        let ended = world.end(&lease, outcome).await;
+        // Out of the way of the next one.
+        if ended.status.is_ready() {
+            world.cancel(ended.id).await;
+        }
+        known.push(world.job(ended.id).await);
+    }
+    let running = world.running(with_key("running")).await;
+    known.push(world.job(running.job().id).await);
+    known.push(world.enqueue(with_key("queued")).await);
+    for job in known {
+        let again = world.enqueue_all(vec![with_key(job.idempotency_key.as_deref().unwrap())]).await;
+        assert_eq!(again, [Enqueued { created: false, job }]);
+    }
+}
+
+pub(crate) async fn the_same_key_twice_in_one_batch_makes_one_job(world: &impl World) {
+    let first = JobRequest { payload: json("1"), ..with_key("once") };
+    let second = JobRequest { payload: json("2"), ..with_key("once") };
+    let answers = world.enqueue_all(vec![job("before"), first, job("between"), second]).await;
+    let created: Vec<bool> = answers.iter().map(|answer| answer.created).collect();
+    assert_eq!(created, [true, true, true, false]);
+    assert_eq!(answers[3].job, answers[1].job);
+    assert_eq!(answers[1].job.payload, json("1"));
+    assert_eq!(world.everything().await.len(), 3);
+    assert_eq!(world.counts("default").await, [(Status::Queued, 3)].into());
+}
+
+pub(crate) async fn keys_are_compared_exactly(world: &impl World) {
+    for key in ["key", "KEY", "key ", " key", "kéy", "ke\u{301}y", "k'e\"y\\%_", "🔑"] {
+        assert!(world.enqueue_all(vec![with_key(key)]).await[0].created, "{key:?} was taken for another key");
+    }
+}
+
+pub(crate) async fn jobs_without_a_key_are_never_the_same(world: &impl World) {
+    let answers = world.enqueue_all(vec![job("welcome"), job("welcome")]).await;
+    assert!(answers.iter().all(|answer| answer.created));
+    assert_ne!(answers[0].job.id, answers[1].job.id);
+}
+
+pub(crate) async fn a_batch_is_answered_in_the_order_given(world: &impl World) {
+    let known = world.enqueue(with_key("known")).await;
+    let new = [world.checked(job("a")).await, world.checked(with_key("known")).await, world.checked(job("b")).await];
+    // Ids follow time, so the order given must not be mistaken for the order of ids.
+    let [first, second, third] = new.clone();
+    let answers = world.store().enqueue(vec![third, second, first]).await.unwrap();
+    let answered: Vec<JobId> = answers.iter().map(|answer| answer.job.id).collect();
+    assert_eq!(answered, [new[2].id(), known.id, new[0].id()]);
+}
+
+pub(crate) async fn a_batch_with_an_item_that_cannot_be_stored_is_refused_whole(world: &impl World) {
+    let taken = world.checked(job("welcome")).await;
+    world.store().enqueue(vec![taken.clone()]).await.unwrap();
+    let before = world.everything().await;
+    let batch = vec![world.checked(with_key("free")).await, taken, world.checked(job("welcome")).await];
+    let refused = world.store().enqueue(batch).await.unwrap_err();
+    assert_eq!(refused.kind(), StoreErrorKind::Rejected, "{refused:?}");
+    assert_eq!(world.everything().await, before);
+    assert_eq!(world.counts("default").await, [(Status::Queued, 1)].into());
+    assert!(world.enqueue_all(vec![with_key("free")]).await[0].created);
+}
+
+pub(crate) async fn a_refused_batch_does_not_harm_those_beside_it(world: &impl World) {
+    let taken = world.checked(job("welcome")).await;
+    world.store().enqueue(vec![taken.clone()]).await.unwrap();
+    let mut calls = Vec::new();
+    for n in 0..40 {
+        let job = if n % 4 == 0 { taken.clone() } else { world.checked(job("welcome")).await };
+        let store = world.store();
+        calls.push((n, tokio::spawn(async move { store.enqueue(vec![job]).await })));
+    }
+    for (n, call) in calls {
+        assert_eq!(call.await.unwrap().is_err(), n % 4 == 0, "call {n}");
+    }
+    assert_eq!(world.everything().await.len(), 31);
+    assert_eq!(world.counts("default").await, [(Status::Queued, 31)].into());
+}
+
+pub(crate) async fn a_payload_comes_back_byte_for_byte(world: &impl World) {
+    let large = format!("\"{}\"", "x".repeat(PAYLOAD_MAX_BYTES - 2));
+    let odd = [
+        "null",
+        "0",
+        "1e400",
+        "-0.10",
+        "12345678901234567890123456789",
+        r#"{ "b" : 1, "a":2,  "a":3 }"#,
+        r#""\u0000\ud83d\ude00 é \\ \" ' ; DROP TABLE jobs""#,
+        "[]",
+        large.as_str(),
+    ];
+    for text in odd {
+        let stored = world.enqueue(JobRequest { payload: json(text), ..job("welcome") }).await;
+        assert_eq!(stored.payload.as_str(), text);
+        assert_eq!(world.job(stored.id).await.payload.as_str(), text);
+        assert_eq!(world.claim_one().await.job().payload.as_str(), text);
+    }
+}
+
+pub(crate) async fn the_ends_of_every_range_are_stored(world: &impl World) {
+    let longest_name = "n".repeat(64);
+    let longest_key = "é".repeat(255);
+    for (priority, max_attempts, timeout_ms) in
+        [(-100, 1, 1), (100, i64::from(MAX_ATTEMPTS_MAX), TIMEOUT_MAX.as_millis() as i64)]
+    {
+        let request = JobRequest {
+            queue: Some(longest_name.clone()),
+            priority: Some(priority),
+            max_attempts: Some(max_attempts),
+            timeout_ms: Some(timeout_ms),
+            ..job(&longest_name)
+        };
+        let stored = world.enqueue(request).await;
+        assert_eq!((i64::from(stored.priority), i64::from(stored.max_attempts)), (priority, max_attempts));
+        assert_eq!(stored.timeout_ms, Some(timeout_ms as u64));
+        assert_eq!((stored.kind.as_str(), stored.queue.as_str()), (longest_name.as_str(), longest_name.as_str()));
+        assert_eq!(world.job(stored.id).await, stored);
+    }
+    assert_eq!(world.enqueue(with_key(&longest_key)).await.idempotency_key, Some(longest_key));
+}
+
+pub(crate) async fn a_full_batch_is_stored_in_one_go(world: &impl World) {
+    let answers = world.enqueue_all((0..BATCH_MAX).map(|_| job("welcome")).collect()).await;
+    assert!(answers.iter().all(|answer| answer.created));
+    assert_eq!(world.counts("default").await, [(Status::Queued, BATCH_MAX as u64)].into());
+    assert_eq!(world.enqueue_all(vec![]).await, []);
+}

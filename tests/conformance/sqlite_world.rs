@@ -1,0 +1,64 @@
+//! The SQLite store with a held clock, in a directory of its own. Damage is done through a second connection.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use rusqlite::Connection;
+use steadfast::job::JobId;
+use steadfast::store::sqlite::{SqliteSettings, SqliteStore};
+use steadfast::store::{Clock, HeldClock, Store};
+use tempfile::TempDir;
+
+use crate::world::World;
+
+pub(crate) struct SqliteWorld {
+    store: Arc<SqliteStore>,
+    clock: Arc<HeldClock>,
+    path: PathBuf,
+    /// Last, so that the store lets go of its files before they are removed.
+    _dir: TempDir,
+}
+
+impl SqliteWorld {
+    fn damage(&self, sql: &str, id: JobId) {
+        let connection = Connection::open(&self.path).unwrap();
+        connection.busy_timeout(Duration::from_secs(30)).unwrap();
+        connection.pragma_update(None, "ignore_check_constraints", true).unwrap();
+        let rows = connection.execute(sql, [id.as_uuid().as_bytes().as_slice()]).unwrap();
+        assert_eq!(rows, 1, "there is no row of job {id} to damage");
+    }
+}
+
+impl World for SqliteWorld {
+    async fn new() -> Self {
+        // Beside the build, on a real disk: a system's temporary directory may be memory, where syncing is free.
+        let dir = TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        let path = dir.path().join("jobs.db");
+        let clock = Arc::new(HeldClock::at("2030-01-01T00:00:00Z".parse().unwrap()));
+        let settings = SqliteSettings { clock: clock.clone(), ..SqliteSettings::at(path.clone()) };
+        let store = Arc::new(SqliteStore::open(settings).unwrap());
+        Self { store, clock, path, _dir: dir }
+    }
+
+    fn store(&self) -> Arc<dyn Store> {
+        self.store.clone()
+    }
+
+    async fn now(&self) -> Timestamp {
+        self.clock.wall()
+    }
+
+    async fn advance(&self, by: Duration) {
+        self.clock.advance(by);
+    }
+
+    async fn break_payload(&self, id: JobId) {
+        self.damage("UPDATE jobs SET payload = '{not json' WHERE id = ?1", id);
+    }
+
+    async fn exhaust(&self, id: JobId) {
+        self.damage("UPDATE jobs SET attempts = max_attempts WHERE id = ?1", id);
+    }
+}

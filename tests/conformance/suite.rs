@@ -1,0 +1,243 @@
+//! The list of cases, once, and how each becomes a test of each store. A case that is missing here is reported by the
+//! compiler as never used.
+
+/// `conformance_suite!(sqlite => SqliteWorld);` makes every case a test called `sqlite::<verb>::<case>`.
+macro_rules! conformance_suite {
+    ($store:ident => $world:ty) => {
+        mod $store {
+            use super::*;
+
+            cases!($world, enqueue:
+                a_new_job_is_queued_as_asked_for,
+                a_job_without_options_may_start_at_once,
+                a_run_at_in_the_past_means_now,
+                a_delay_counts_from_the_stores_now,
+                a_known_key_answers_with_its_job_unchanged,
+                a_key_is_known_wherever_its_job_stands,
+                the_same_key_twice_in_one_batch_makes_one_job,
+                keys_are_compared_exactly,
+                jobs_without_a_key_are_never_the_same,
+                a_batch_is_answered_in_the_order_given,
+                a_batch_with_an_item_that_cannot_be_stored_is_refused_whole,
+                a_refused_batch_does_not_harm_those_beside_it,
+                a_payload_comes_back_byte_for_byte,
+                the_ends_of_every_range_are_stored,
+                a_full_batch_is_stored_in_one_go,
+            );
+            cases!($world, claim:
+                a_claimed_job_is_running_under_a_lease,
+                a_retrying_job_is_claimed_again_once_it_is_due,
+                every_claim_has_a_token_of_its_own,
+                claims_go_by_priority_then_run_at_then_id_across_queues_and_kinds,
+                the_order_holds_among_the_queues_and_kinds_asked_for,
+                a_claim_takes_no_more_than_it_asks_for,
+                a_job_that_is_not_due_is_left_alone_until_it_is,
+                a_queue_or_kind_that_is_not_asked_for_is_left_alone,
+                only_waiting_jobs_are_claimed,
+                a_lease_is_never_longer_than_the_timeout,
+                the_workers_fate_makes_no_difference_to_the_answer,
+                a_claim_of_a_hundred_with_one_bad_row_returns_ninety_nine,
+                a_waiting_row_whose_attempts_are_used_up_is_dead_lettered_alone,
+                bad_rows_in_front_do_not_keep_the_others_back,
+                a_row_that_cannot_be_decoded_can_still_be_looked_at_and_removed,
+            );
+            cases!($world, extend:
+                a_heartbeat_moves_the_end_of_the_lease_and_nothing_else,
+                without_a_length_a_lease_is_extended_by_what_it_was_claimed_with,
+                the_length_asked_for_counts_from_now,
+                no_heartbeat_moves_a_lease_past_the_timeout,
+                the_timeout_counts_from_the_start_of_this_attempt,
+                a_heartbeat_is_told_of_a_cancel_request_and_still_holds_the_lease,
+                a_late_heartbeat_before_the_reaper_keeps_the_lease,
+                a_heartbeat_for_an_attempt_that_has_ended_is_lost_and_changes_nothing,
+                a_heartbeat_is_lost_after_the_reaper_and_after_the_next_claim,
+                the_attempt_number_is_no_fence_for_a_heartbeat,
+                a_heartbeat_with_a_token_or_job_nobody_knows_is_lost,
+                progress_is_stored_and_kept_until_there_is_newer,
+                a_batch_of_heartbeats_is_answered_in_order_and_one_lost_harms_no_other,
+            );
+            cases!($world, settle:
+                success_finishes_the_job_with_its_result,
+                success_needs_no_result_and_takes_a_large_one,
+                a_failure_with_attempts_left_is_retried_later,
+                a_failure_of_the_last_attempt_is_the_dead_letter,
+                a_permanent_failure_is_the_dead_letter_at_once,
+                a_time_out_is_retried_like_a_failure_and_the_last_one_is_the_dead_letter,
+                a_handler_may_end_its_job_as_cancelled_unasked,
+                a_release_of_the_first_attempt_puts_the_job_back_in_the_queue,
+                a_release_of_a_later_attempt_goes_back_to_retrying,
+                a_snoozed_job_starts_again_after_its_delay_at_no_cost,
+                a_released_job_keeps_all_its_attempts,
+                a_failure_after_a_cancel_request_is_cancelled,
+                a_permanent_failure_after_a_cancel_request_is_cancelled,
+                a_time_out_after_a_cancel_request_is_cancelled,
+                a_release_after_a_cancel_request_is_cancelled,
+                a_snooze_after_a_cancel_request_is_cancelled,
+                a_cancel_after_a_cancel_request_is_cancelled,
+                a_success_after_a_cancel_request_is_a_success,
+                the_last_error_is_the_newest_and_outlives_a_success,
+                hostile_error_text_is_stored_cut_and_clean,
+                a_batch_is_answered_in_order_and_one_lost_harms_no_other,
+                a_job_whose_payload_broke_while_it_ran_can_still_be_settled,
+            );
+            cases!($world, retry:
+                a_kind_without_a_policy_waits_1_to_3_then_1_to_9_seconds,
+                a_kinds_own_window_is_used,
+                fixed_delays_are_kept_to_the_microsecond_and_the_last_repeats,
+                a_wait_given_by_the_handler_wins_over_the_kinds,
+                each_kind_in_a_batch_waits_by_its_own_policy,
+                a_changed_policy_holds_for_the_next_failure_of_old_jobs,
+                attempts_given_back_do_not_lengthen_the_next_wait,
+            );
+            cases!($world, fence:
+                a_settle_after_the_reaper_is_lost,
+                a_settle_after_the_last_attempt_was_reaped_is_lost,
+                a_settle_after_the_next_claim_is_lost_and_the_next_one_counts,
+                a_settle_after_a_release_is_lost_although_the_number_matches,
+                a_settle_after_a_snooze_is_lost_although_the_number_matches,
+                a_settle_after_a_redrive_is_lost_although_the_number_matches,
+                a_settle_for_a_deleted_job_is_lost,
+                a_settle_with_a_token_or_job_nobody_knows_is_lost,
+                the_same_settle_twice_is_answered_the_same_and_recorded_once,
+                the_same_settle_is_answered_the_same_whatever_happened_since,
+                the_same_final_settle_is_answered_the_same_after_a_redrive,
+                a_different_outcome_for_an_ended_attempt_is_lost,
+                two_settles_for_one_lease_in_one_batch_are_taken_in_order,
+                a_late_settle_that_the_reaper_has_not_seen_still_counts,
+            );
+            cases!($world, reap:
+                an_expired_job_with_attempts_left_is_retried_at_once,
+                reaping_the_last_attempt_dead_letters_and_the_next_claim_works,
+                a_job_that_always_dies_ends_and_never_stops_a_claim,
+                an_expired_job_whose_cancel_was_requested_is_cancelled,
+                a_lease_lives_up_to_its_end_and_no_longer,
+                a_heartbeat_in_time_keeps_the_reaper_away,
+                a_lease_held_up_to_the_timeout_is_recorded_as_timed_out,
+                a_lease_that_ended_before_the_timeout_is_recorded_as_expired,
+                a_time_out_on_the_last_attempt_is_the_dead_letter,
+                the_oldest_expiry_is_reaped_first_and_no_more_than_asked_for,
+                live_leases_are_left_alone,
+                one_expired_lease_is_found_behind_a_thousand_live_ones,
+                a_settled_job_is_never_reaped,
+                a_paused_queue_is_reaped_too,
+                a_running_row_that_cannot_be_decoded_is_reaped_like_the_others,
+            );
+            cases!($world, cancel:
+                a_queued_job_is_cancelled_at_once,
+                a_retrying_job_is_cancelled_at_once_and_keeps_its_history,
+                a_running_job_is_flagged_and_goes_on,
+                a_running_job_may_be_cancelled_again,
+                a_finished_job_is_left_as_it_is,
+                an_unknown_job_is_not_found,
+                a_batch_is_answered_in_order_also_for_the_same_job_twice,
+                a_job_whose_cancel_was_requested_always_ends,
+            );
+            cases!($world, redrive:
+                a_dead_letter_is_queued_as_if_new_with_its_last_error_kept,
+                a_cancelled_job_is_queued_again_and_no_longer_to_be_cancelled,
+                a_job_cancelled_before_it_ran_can_be_redriven,
+                a_redriven_job_has_all_its_attempts_again,
+                a_redriven_job_starts_without_the_result_of_its_former_life,
+                only_the_dead_can_be_redriven,
+                an_unknown_job_is_not_found,
+                a_job_reaped_into_the_dead_letter_can_be_redriven_and_run,
+                a_batch_is_answered_in_order_also_for_the_same_job_twice,
+            );
+            cases!($world, delete:
+                a_finished_job_is_gone_with_all_that_belongs_to_it,
+                an_unfinished_job_is_refused_and_left_as_it_is,
+                a_running_job_whose_cancel_was_requested_is_refused_until_it_ended,
+                deleting_frees_the_key,
+                a_batch_is_answered_in_order_also_for_the_same_job_twice,
+            );
+            cases!($world, prune:
+                each_end_has_a_retention_of_its_own,
+                age_counts_from_the_end_and_not_from_the_beginning,
+                an_unfinished_job_is_never_pruned_however_old,
+                a_step_is_bounded_and_the_next_goes_on_from_there,
+                only_jobs_behind_the_given_one_are_looked_at,
+                pruning_frees_the_key_and_takes_the_history_along,
+                an_empty_store_has_nothing_to_prune,
+            );
+            cases!($world, list:
+                get_answers_in_the_order_asked_for,
+                an_empty_store_has_an_empty_page,
+                the_newest_come_first_page_by_page_each_once,
+                every_filter_and_all_of_them_together,
+                an_offset_leaves_out_the_first_that_match,
+                jobs_that_come_or_go_between_pages_shift_nothing,
+                the_one_that_matches_is_found_behind_thousands_that_do_not,
+            );
+            cases!($world, attempts:
+                a_job_that_never_ran_has_none_and_an_unknown_one_no_history,
+                a_running_attempt_is_the_last_and_has_no_end,
+                every_outcome_is_recorded_in_its_word_with_its_error,
+                numbers_repeat_after_a_release_a_snooze_and_a_redrive_and_all_are_kept,
+                attempts_that_started_at_the_same_moment_stay_in_order,
+                the_errors_of_earlier_attempts_stay_what_they_were,
+                a_row_that_became_a_dead_letter_at_the_claim_keeps_its_history,
+                the_start_shown_on_the_job_is_of_its_newest_attempt,
+                progress_belongs_to_the_newest_attempt,
+            );
+            cases!($world, fields:
+                a_lock_is_shown_exactly_while_the_job_runs,
+                an_end_is_shown_exactly_when_the_job_has_ended,
+                every_change_is_dated,
+                attempts_stay_within_their_maximum_and_a_waiting_job_has_one_left,
+                what_was_asked_for_never_changes,
+                counts_agree_with_the_jobs_after_every_transition,
+            );
+            cases!($world, stats:
+                an_empty_store_has_no_queues_and_answers_a_ping,
+                every_queue_is_counted_by_itself_and_by_status,
+                a_status_without_jobs_is_left_out,
+                known_keys_and_unknown_jobs_are_not_counted,
+                the_oldest_ready_is_the_longest_due_whatever_its_priority_or_kind,
+                only_jobs_that_wait_and_are_due_count_as_ready,
+            );
+            cases!($world, pause:
+                nothing_is_claimed_from_a_paused_queue_until_it_is_resumed,
+                asking_for_a_paused_queue_by_name_does_not_help,
+                a_queue_without_jobs_can_be_paused_for_those_to_come,
+                pausing_and_resuming_twice_is_the_same_as_once,
+                running_jobs_of_a_paused_queue_go_on,
+                a_large_paused_backlog_does_not_stand_in_the_way,
+            );
+            cases!($world, kinds:
+                what_was_declared_comes_back_by_name,
+                declaring_again_replaces_the_whole_declaration,
+                a_deleted_kind_is_forgotten_and_can_be_declared_anew,
+                the_jobs_of_a_deleted_kind_go_on,
+            );
+            cases!($world, concurrency:
+                eight_claimers_share_2000_jobs_without_taking_one_twice,
+                fifty_enqueues_with_one_key_make_one_job,
+                the_reaper_overwrites_none_of_2000_settles_in_flight,
+                the_reaper_takes_no_lease_that_a_heartbeat_saved,
+                thirty_two_claimers_work_off_10000_jobs_each_leased_once_at_a_time,
+                producers_and_workers_at_the_same_time_lose_nothing,
+                a_cancel_at_the_moment_of_failure_always_ends_cancelled,
+                a_cancel_at_the_moment_of_success_leaves_the_success,
+                the_same_settle_from_many_callers_is_recorded_for_all_and_once,
+                of_many_redrives_one_brings_the_job_back,
+            );
+        }
+    };
+}
+
+macro_rules! cases {
+    ($world:ty, $verb:ident: $($case:ident),* $(,)?) => {
+        mod $verb {
+            use super::*;
+
+            $(
+                #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+                async fn $case() {
+                    crate::$verb::$case(&<$world as World>::new().await).await;
+                }
+            )*
+        }
+    };
+}
+
+pub(crate) use {cases, conformance_suite};

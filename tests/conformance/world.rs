@@ -1,0 +1,33 @@
+//! What a store must bring along to be tested: a clock that can be held, and a hand inside the database for damage that
+//! no verb can do. One implementation per store; everything else in this suite is written against [`World`] alone.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use steadfast::job::JobId;
+use steadfast::store::Store;
+
+/// One empty store whose time stands still until it is moved. Worlds share nothing with each other.
+pub(crate) trait World: Sized + Send + Sync + 'static {
+    /// How many random sequences the model test runs here unless it is told otherwise.
+    const MODEL_SEQUENCES: u32 = 1_000;
+
+    /// A fresh one, with the clock at some whole second.
+    async fn new() -> Self;
+
+    /// The store under test.
+    fn store(&self) -> Arc<dyn Store>;
+
+    /// The time by the store's clock.
+    async fn now(&self) -> Timestamp;
+
+    /// Time passes for the store.
+    async fn advance(&self, by: Duration);
+
+    /// Damage: the payload of this job's row is no longer JSON.
+    async fn break_payload(&self, id: JobId);
+
+    /// Damage: this waiting job's row says that its attempts are used up, so that a claim would break a constraint.
+    async fn exhaust(&self, id: JobId);
+}
