@@ -3,6 +3,7 @@
 #![warn(unreachable_pub)]
 
 pub mod job;
+pub mod kinds;
 pub mod queue;
 pub mod store;
 #[cfg(feature = "worker")]

@@ -4,12 +4,14 @@ use std::sync::Arc;
 
 use super::{Queue, registry::KindRegistry};
 use crate::job::{KindDefinition, Limits};
-use crate::store::{OpenError, Store, Wake};
+use crate::store::{Metered, OpenError, Store, Wake};
 
 /// Settings of a queue about to be opened.
 #[derive(Debug, Clone)]
 pub struct QueueBuilder {
-    url: String,
+    url: SecretUrl,
+    schema: Option<String>,
+    allow_unsafe_server_settings: bool,
     limits: Limits,
     built_in: Vec<KindDefinition>,
     allow_undeclared_kinds: bool,
@@ -17,7 +19,26 @@ pub struct QueueBuilder {
 
 impl QueueBuilder {
     pub(super) fn new(url: &str) -> Self {
-        Self { url: url.to_owned(), limits: Limits::default(), built_in: Vec::new(), allow_undeclared_kinds: false }
+        Self {
+            url: SecretUrl(url.to_owned()),
+            schema: None,
+            allow_unsafe_server_settings: false,
+            limits: Limits::default(),
+            built_in: Vec::new(),
+            allow_undeclared_kinds: false,
+        }
+    }
+
+    /// PostgreSQL: the schema that holds the tables; `public` unless set.
+    pub fn schema(mut self, name: impl Into<String>) -> Self {
+        self.schema = Some(name.into());
+        self
+    }
+
+    /// PostgreSQL: runs on a server that can lose what it acknowledged (`fsync=off` and the like).
+    pub fn allow_unsafe_server_settings(mut self, allow: bool) -> Self {
+        self.allow_unsafe_server_settings = allow;
+        self
     }
 
     /// Largest accepted payload; 256 KiB unless set.
@@ -40,18 +61,51 @@ impl QueueBuilder {
 
     /// Opens the queue.
     pub async fn open(self) -> Result<Queue, OpenError> {
+        let address = self.address()?;
         let kinds = KindRegistry::new(self.built_in, self.allow_undeclared_kinds)
             .map_err(|error| OpenError::new("the queue", &error, "mend the built-in kind").caused_by(error))?;
-        let (store, wake) = Address::parse(&self.url)?.open().await?;
-        Ok(Queue::assemble(store, wake, self.limits, kinds))
+        let (store, wake) = address.open().await?;
+        Ok(Queue::assemble(Arc::new(Metered::new(store)), wake, self.limits, kinds))
+    }
+
+    /// Brings the database to the schema this program knows; answers how many steps that took. Running it again, or
+    /// twice at once, does no harm.
+    pub async fn migrate(self) -> Result<usize, OpenError> {
+        self.address()?.migrate().await
+    }
+
+    fn address(&self) -> Result<Address, OpenError> {
+        let url = &*self.url.0;
+        // Everything behind the scheme may hold a password.
+        let scheme = url.split(':').next().unwrap_or_default();
+        let way_out = "use sqlite://FILE or postgres://USER@HOST/DATABASE";
+        match scheme {
+            "sqlite" => Address::sqlite(url, way_out),
+            "postgres" | "postgresql" => Address::postgres(self),
+            _ => {
+                let problem = format!("its URL does not begin with a known scheme ({scheme:.20})");
+                Err(OpenError::new("the database", problem, way_out))
+            }
+        }
+    }
+}
+
+/// A URL that may hold a password and therefore is not shown.
+#[derive(Clone)]
+struct SecretUrl(String);
+
+impl std::fmt::Debug for SecretUrl {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("…")
     }
 }
 
 /// What a database URL points to.
-#[derive(Debug, PartialEq, Eq)]
 enum Address {
     #[cfg(feature = "sqlite")]
     Sqlite(std::path::PathBuf),
+    #[cfg(feature = "postgres")]
+    Postgres(crate::store::postgres::PostgresSettings),
 }
 
 impl Address {
@@ -60,29 +114,25 @@ impl Address {
             #[cfg(feature = "sqlite")]
             Self::Sqlite(path) => {
                 use crate::store::sqlite::{SqliteSettings, SqliteStore};
-                let shown = path.display().to_string();
-                let opening = tokio::task::spawn_blocking(move || SqliteStore::open(SqliteSettings::at(path)));
-                let store = opening.await.map_err(|error| {
-                    OpenError::new(shown, "opening it was interrupted", "start again").caused_by(error)
-                })??;
+                let store = off_the_runtime(move || SqliteStore::open(SqliteSettings::at(path))).await?;
+                let wake = store.wake().clone();
+                Ok((Arc::new(store), wake))
+            }
+            #[cfg(feature = "postgres")]
+            Self::Postgres(settings) => {
+                let store = crate::store::postgres::PostgresStore::open(settings).await?;
                 let wake = store.wake().clone();
                 Ok((Arc::new(store), wake))
             }
         }
     }
 
-    fn parse(url: &str) -> Result<Self, OpenError> {
-        // Everything behind the scheme may hold a password.
-        let scheme = url.split(':').next().unwrap_or_default();
-        let way_out = "use sqlite://FILE or postgres://USER@HOST/DATABASE";
-        match scheme {
-            "sqlite" => Self::sqlite(url, way_out),
-            "postgres" | "postgresql" => Self::postgres(url),
-            _ => Err(OpenError::new(
-                "the database",
-                format!("its URL does not begin with a known scheme ({scheme:.20})"),
-                way_out,
-            )),
+    async fn migrate(self) -> Result<usize, OpenError> {
+        match self {
+            #[cfg(feature = "sqlite")]
+            Self::Sqlite(path) => off_the_runtime(move || crate::store::sqlite::migrate(path)).await,
+            #[cfg(feature = "postgres")]
+            Self::Postgres(settings) => crate::store::postgres::migrate(&settings).await,
         }
     }
 
@@ -106,7 +156,28 @@ impl Address {
         Err(OpenError::new(url, "this program was built without SQLite", "build it with the feature `sqlite`"))
     }
 
-    fn postgres(_: &str) -> Result<Self, OpenError> {
+    #[cfg(feature = "postgres")]
+    fn postgres(builder: &QueueBuilder) -> Result<Self, OpenError> {
+        let mut settings = crate::store::postgres::PostgresSettings::new(&builder.url.0);
+        settings.allow_unsafe_server_settings = builder.allow_unsafe_server_settings;
+        if let Some(schema) = &builder.schema {
+            settings.schema.clone_from(schema);
+        }
+        Ok(Self::Postgres(settings))
+    }
+
+    #[cfg(not(feature = "postgres"))]
+    fn postgres(_: &QueueBuilder) -> Result<Self, OpenError> {
         Err(OpenError::new("PostgreSQL", "this program was built without it", "build it with the feature `postgres`"))
     }
+}
+
+/// Opening a file may block for a while.
+#[cfg(feature = "sqlite")]
+async fn off_the_runtime<T: Send + 'static>(
+    open: impl FnOnce() -> Result<T, OpenError> + Send + 'static,
+) -> Result<T, OpenError> {
+    tokio::task::spawn_blocking(open)
+        .await
+        .map_err(|error| OpenError::new("the database", "opening it was interrupted", "start again").caused_by(error))?
 }

@@ -7,10 +7,12 @@
 
 mod clock;
 mod error;
+mod metered;
 #[cfg(feature = "postgres")]
 pub mod postgres;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
+mod token;
 mod verbs;
 mod wake;
 
@@ -18,6 +20,8 @@ use async_trait::async_trait;
 
 pub use clock::{Clock, HeldClock, SystemClock};
 pub use error::{OpenError, StoreError, StoreErrorKind};
+pub use metered::Metered;
+pub use token::{NoSuchScope, Scope, TokenRecord};
 pub use verbs::{
     Beat, Cancelled, Claim, Counts, Deleted, Enqueued, Extend, Extended, List, Page, Prune, Pruned, QueueStats, Reap,
     Reaped, Redriven, Settle, Settled, Stats, WorkerFate,
@@ -89,6 +93,23 @@ pub trait Store: std::fmt::Debug + Send + Sync + 'static {
 
     /// Every declared kind, by name.
     async fn kinds(&self) -> Result<Vec<KindDefinition>, StoreError>;
+
+    /// Adds an API token, or replaces the one with its id.
+    async fn put_token(&self, token: TokenRecord) -> Result<(), StoreError> {
+        let _ = token;
+        Err(StoreError::new(StoreErrorKind::Internal, "put_token"))
+    }
+
+    /// Every API token, by id.
+    async fn tokens(&self) -> Result<Vec<TokenRecord>, StoreError> {
+        Ok(Vec::new())
+    }
+
+    /// Forgets an API token; `false` if there is none with this id.
+    async fn delete_token(&self, id: String) -> Result<bool, StoreError> {
+        let _ = id;
+        Ok(false)
+    }
 
     /// One round trip, to see that the store answers.
     async fn ping(&self) -> Result<(), StoreError>;

@@ -10,9 +10,10 @@ use crate::store::OpenError;
 const APPLICATION_ID: i32 = 0x5346_7374;
 
 /// In order; the number of a step is its place, counted from 1. Never edit one that was released.
-const MIGRATIONS: &[&str] = &[include_str!("migrations/0001_jobs.sql")];
+const MIGRATIONS: &[&str] = &[include_str!("migrations/0001_jobs.sql"), include_str!("migrations/0002_tokens.sql")];
 
-pub(super) fn migrate(connection: &mut Connection, path: &Path) -> Result<(), OpenError> {
+/// How many steps it took.
+pub(super) fn migrate(connection: &mut Connection, path: &Path) -> Result<usize, OpenError> {
     let failed = |error: rusqlite::Error| {
         OpenError::new(path.display(), "its schema cannot be brought up to date", "see the cause, then start again")
             .caused_by(error)
@@ -28,6 +29,7 @@ pub(super) fn migrate(connection: &mut Connection, path: &Path) -> Result<(), Op
         ));
     }
     let known = MIGRATIONS.len();
+    let mut applied = 0;
     for (number, step) in (1..).zip(MIGRATIONS) {
         // Looked up again inside each transaction: another process may have been faster.
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed)?;
@@ -43,10 +45,11 @@ pub(super) fn migrate(connection: &mut Connection, path: &Path) -> Result<(), Op
             transaction.execute_batch(step).map_err(failed)?;
             transaction.pragma_update(None, "application_id", APPLICATION_ID).map_err(failed)?;
             transaction.pragma_update(None, "user_version", number).map_err(failed)?;
+            applied += 1;
         }
         transaction.commit().map_err(failed)?;
     }
-    Ok(())
+    Ok(applied)
 }
 
 fn pragma<T: rusqlite::types::FromSql>(connection: &Connection, name: &str) -> rusqlite::Result<T> {

@@ -30,6 +30,7 @@ mod settle;
 mod stats;
 mod status;
 mod time;
+mod tokens;
 mod transaction;
 mod writer;
 
@@ -47,7 +48,7 @@ use self::writer::Writer;
 use crate::job::{AttemptRecord, JobId, JobRecord, Kind, KindDefinition, Lease, NewJob, QueueName};
 use crate::store::{
     Claim, Clock, Enqueued, Extend, Extended, List, OpenError, Page, PerItem, Prune, Pruned, Reap, Reaped, Redriven,
-    Settle, Settled, Stats, Store, StoreError, SystemClock, Wake,
+    Settle, Settled, Stats, Store, StoreError, SystemClock, TokenRecord, Wake,
 };
 
 /// How to open the embedded store.
@@ -67,6 +68,11 @@ impl SqliteSettings {
         // 5 s: nobody waits longer for a page, and the log must not be pinned for longer either.
         Self { path: path.into(), clock: Arc::new(SystemClock::default()), read_limit: Duration::from_secs(5) }
     }
+}
+
+/// Brings a file to the schema this program knows, making it if it is missing; answers how many steps that took.
+pub fn migrate(path: impl AsRef<std::path::Path>) -> Result<usize, OpenError> {
+    open::migrate_file(path.as_ref())
 }
 
 /// Jobs in one SQLite file. See the [module](self).
@@ -191,6 +197,18 @@ impl Store for SqliteStore {
 
     async fn kinds(&self) -> Result<Vec<KindDefinition>, StoreError> {
         self.readers.read("kinds", kinds::kinds).await
+    }
+
+    async fn put_token(&self, token: TokenRecord) -> Result<(), StoreError> {
+        self.writer.write(tokens::PutToken(token)).await
+    }
+
+    async fn tokens(&self) -> Result<Vec<TokenRecord>, StoreError> {
+        self.readers.read("tokens", tokens::tokens).await
+    }
+
+    async fn delete_token(&self, id: String) -> Result<bool, StoreError> {
+        self.writer.write(tokens::DeleteToken(id)).await
     }
 
     async fn ping(&self) -> Result<(), StoreError> {

@@ -43,6 +43,14 @@ pub(super) fn open(given: &Path) -> Result<OpenedFile, OpenError> {
     Ok(OpenedFile { path, owner, connection })
 }
 
+/// Brings the schema up to date without becoming the owner: if a server has the file open, there is nothing to do.
+pub(super) fn migrate_file(given: &Path) -> Result<usize, OpenError> {
+    let path = prepare_file(given)?;
+    let mut connection = connect(&path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX)
+        .map_err(|error| not_a_database(&path, error))?;
+    migrate(&mut connection, &path)
+}
+
 /// A further connection that only reads.
 pub(super) fn open_reader(path: &Path) -> rusqlite::Result<Connection> {
     let connection =

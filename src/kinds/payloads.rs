@@ -1,0 +1,200 @@
+//! The payloads of the built-in kinds.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::job::KindDefinition;
+use crate::queue::{Job, KindError};
+
+/// Sends one HTTP request.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct WebhookDelivery {
+    /// Where to.
+    #[schemars(length(min = 1, max = 2048), regex(pattern = r"^https?://"))]
+    pub url: String,
+    /// What to send.
+    pub body: serde_json::Value,
+    /// Further headers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub headers: Option<BTreeMap<String, String>>,
+    /// `POST` unless said otherwise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub method: Option<Method>,
+    /// Signs the request.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub secret: Option<String>,
+}
+
+/// Methods a webhook may use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum Method {
+    /// The usual one.
+    Post,
+    /// Replaces.
+    Put,
+    /// Changes.
+    Patch,
+}
+
+/// Sends one mail.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SendEmail {
+    /// To whom: one address, or several.
+    pub to: Addresses,
+    /// The subject line.
+    #[schemars(length(max = 998))]
+    pub subject: String,
+    /// The text.
+    pub body: String,
+    /// The same as HTML.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub html: Option<String>,
+    /// Copies.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cc: Option<Addresses>,
+    /// Blind copies.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bcc: Option<Addresses>,
+    /// Where answers go.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 3, max = 320))]
+    pub reply_to: Option<String>,
+}
+
+/// One mail address, or up to 50.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum Addresses {
+    /// One.
+    One(#[schemars(length(min = 3, max = 320))] String),
+    /// Several.
+    Several(#[schemars(length(min = 1, max = 50))] Vec<String>),
+}
+
+/// Downloads an image and makes it another size.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ResizeImage {
+    /// Where it is.
+    #[schemars(length(min = 1, max = 2048), regex(pattern = r"^https?://"))]
+    pub source_url: String,
+    /// In pixels.
+    #[schemars(range(min = 1, max = 8192))]
+    pub width: u32,
+    /// In pixels.
+    #[schemars(range(min = 1, max = 8192))]
+    pub height: u32,
+    /// How it fills the new size.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fit: Option<Fit>,
+    /// The format of the result.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub format: Option<ImageFormat>,
+}
+
+/// How an image fills its new size.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Fit {
+    /// All of it, smaller if need be.
+    Contain,
+    /// Fills, cutting off what is over.
+    Cover,
+    /// Stretched.
+    Fill,
+}
+
+/// Image formats.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum ImageFormat {
+    /// For photographs.
+    Jpeg,
+    /// For drawings.
+    Png,
+    /// For both.
+    Webp,
+}
+
+/// Makes a text shorter.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SummarizeText {
+    /// The text.
+    #[schemars(length(min = 1))]
+    pub text: String,
+    /// How long the summary may be.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 10_000))]
+    pub max_words: Option<u32>,
+}
+
+impl Job for WebhookDelivery {
+    const KIND: &'static str = "webhook_delivery";
+}
+
+impl Job for SendEmail {
+    const KIND: &'static str = "send_email";
+}
+
+impl Job for ResizeImage {
+    const KIND: &'static str = "resize_image";
+}
+
+impl Job for SummarizeText {
+    const KIND: &'static str = "summarize_text";
+}
+
+/// The declarations of all built-in kinds, for [`QueueBuilder::built_in_kinds`](crate::queue::QueueBuilder::built_in_kinds).
+pub fn definitions() -> Result<Vec<KindDefinition>, KindError> {
+    Ok(vec![
+        KindDefinition::of::<WebhookDelivery>()?,
+        KindDefinition::of::<SendEmail>()?,
+        KindDefinition::of::<ResizeImage>()?,
+        KindDefinition::of::<SummarizeText>()?,
+    ])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn accepts(kind: &str, payload: serde_json::Value) -> bool {
+        let definitions = definitions().unwrap();
+        let definition = definitions.into_iter().find(|definition| definition.kind.as_str() == kind).unwrap();
+        jsonschema::validator_for(&definition.schema.unwrap()).unwrap().is_valid(&payload)
+    }
+
+    #[test]
+    fn payloads_as_documented_are_accepted() {
+        use serde_json::json;
+        assert!(accepts("webhook_delivery", json!({"url": "https://example.org/hook", "body": {"a": 1}})));
+        assert!(accepts(
+            "webhook_delivery",
+            json!({"url": "http://example.org", "body": "x", "headers": {"a": "b"}, "method": "PUT", "secret": "s"})
+        ));
+        assert!(accepts("send_email", json!({"to": "a@example.org", "subject": "s", "body": "b"})));
+        assert!(accepts(
+            "send_email",
+            json!({"to": ["a@example.org", "b@example.org"], "subject": "s", "body": "b", "cc": "c@example.org"})
+        ));
+        assert!(accepts("resize_image", json!({"source_url": "https://example.org/a.png", "width": 10, "height": 20})));
+        assert!(accepts("summarize_text", json!({"text": "long", "max_words": 10})));
+    }
+
+    #[test]
+    fn missing_wrong_and_unknown_fields_are_refused() {
+        use serde_json::json;
+        assert!(!accepts("webhook_delivery", json!({"url": "ftp://example.org", "body": {}})));
+        assert!(!accepts("webhook_delivery", json!({"url": "https://example.org"})));
+        assert!(!accepts("send_email", json!({"to": "a@example.org", "subject": "s"})));
+        assert!(!accepts("send_email", json!({"to": "a@example.org", "subject": "s", "body": "b", "from": "x"})));
+        assert!(!accepts("resize_image", json!({"source_url": "https://example.org", "width": 0, "height": 20})));
+        assert!(!accepts("summarize_text", json!({"text": ""})));
+    }
+}

@@ -1,0 +1,107 @@
+//! The simulated executor: stands in for the built-in kinds in demos and tests.
+//!
+//! A job is a list of steps, each a sleep and a chance to fail, drawn from (job id, attempt, step) alone: the same job
+//! does the same thing every time. It asks between two steps whether it should stop. It sends nothing anywhere.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::{ResizeImage, SendEmail, SummarizeText, WebhookDelivery};
+use crate::job::JobId;
+use crate::queue::Job;
+use crate::worker::{Completion, Context, JobError, StopReason, Worker};
+
+/// One step of a simulated job.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Step {
+    /// What it pretends to do.
+    pub name: &'static str,
+    /// How long that takes.
+    pub takes: Duration,
+    /// How likely it fails, 0 to 1.
+    pub fails: f64,
+}
+
+const fn step(name: &'static str, takes_ms: u64, fails: f64) -> Step {
+    Step { name, takes: Duration::from_millis(takes_ms), fails }
+}
+
+/// The steps of a built-in kind.
+pub fn steps(kind: &str) -> &'static [Step] {
+    const WEBHOOK: &[Step] = &[step("connect", 20, 0.02), step("send", 60, 0.05)];
+    const EMAIL: &[Step] = &[step("connect", 30, 0.02), step("authenticate", 20, 0.01), step("send", 50, 0.05)];
+    const IMAGE: &[Step] = &[step("download", 80, 0.05), step("resize", 120, 0.01), step("store", 40, 0.02)];
+    const SUMMARY: &[Step] = &[step("read", 20, 0.0), step("summarize", 150, 0.03)];
+    match kind {
+        WebhookDelivery::KIND => WEBHOOK,
+        SendEmail::KIND => EMAIL,
+        ResizeImage::KIND => IMAGE,
+        SummarizeText::KIND => SUMMARY,
+        _ => &[],
+    }
+}
+
+/// A number in `[0, 1)` that depends on nothing else.
+fn draw(job: JobId, attempt: u32, step: usize) -> f64 {
+    let mut hasher = DefaultHasher::new();
+    (job.as_uuid().as_bytes(), attempt, step).hash(&mut hasher);
+    // The upper 53 bits: as many as an f64 holds exactly.
+    (hasher.finish() >> 11) as f64 / (1u64 << 53) as f64
+}
+
+/// Registers simulated handlers for all built-in kinds.
+pub fn register<S: Send + Sync + 'static>(worker: Worker<S>) -> Worker<S> {
+    worker
+        .handle(|_: WebhookDelivery, context| simulate(WebhookDelivery::KIND, context))
+        .handle(|_: SendEmail, context| simulate(SendEmail::KIND, context))
+        .handle(|_: ResizeImage, context| simulate(ResizeImage::KIND, context))
+        .handle(|_: SummarizeText, context| simulate(SummarizeText::KIND, context))
+}
+
+async fn simulate<S: Send + Sync + 'static>(kind: &'static str, context: Context<S>) -> Result<Completion, JobError> {
+    let steps = steps(kind);
+    for (index, step) in steps.iter().enumerate() {
+        // At shutdown it is soon done, so it goes on; for every other reason it stops here.
+        match context.stop_reason() {
+            None | Some(StopReason::ShuttingDown) => {}
+            Some(reason) => {
+                return Err(JobError::new(format!("simulated {kind}: stopped before {}: {reason:?}", step.name)));
+            }
+        }
+        tokio::time::sleep(step.takes).await;
+        if draw(context.job_id(), context.attempt(), index) < step.fails {
+            return Err(JobError::new(format!("simulated {kind}: {} failed, as it sometimes does", step.name)));
+        }
+        let percent = (index + 1) * 100 / steps.len();
+        context.progress(u8::try_from(percent).ok(), Some(step.name));
+    }
+    Ok(json!({ "simulated": true, "kind": kind, "steps": steps.len() }).into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_job_attempt_and_step_always_draw_the_same() {
+        let job = JobId::new();
+        assert_eq!(draw(job, 1, 0).to_bits(), draw(job, 1, 0).to_bits());
+        assert_ne!(draw(job, 1, 0).to_bits(), draw(job, 2, 0).to_bits());
+        assert_ne!(draw(job, 1, 0).to_bits(), draw(job, 1, 1).to_bits());
+    }
+
+    #[test]
+    fn draws_are_spread_evenly() {
+        let below_half = (0..10_000).filter(|_| draw(JobId::new(), 1, 0) < 0.5).count();
+        assert!((4_500..5_500).contains(&below_half), "{below_half}");
+    }
+
+    #[test]
+    fn every_built_in_kind_has_steps() {
+        for definition in crate::kinds::definitions().unwrap() {
+            assert!(!steps(definition.kind.as_str()).is_empty(), "{}", definition.kind);
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! Who may do what: API tokens as they are kept. Only the hash of a secret is; the secret itself is shown once and
+//! never stored.
+
+use std::fmt;
+use std::str::FromStr;
+
+use jiff::Timestamp;
+
+/// What a token allows. Everything that is not allowed is denied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Scope {
+    /// Put jobs in.
+    Enqueue,
+    /// Look at everything.
+    Read,
+    /// Lease, heartbeat and settle.
+    Work,
+    /// Everything.
+    Admin,
+}
+
+impl Scope {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Enqueue, Self::Read, Self::Work, Self::Admin];
+
+    /// The name used in the API and the database.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Enqueue => "enqueue",
+            Self::Read => "read",
+            Self::Work => "work",
+            Self::Admin => "admin",
+        }
+    }
+}
+
+impl fmt::Display for Scope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// There is no such scope.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("no scope {0:?}: use enqueue, read, work or admin")]
+pub struct NoSuchScope(String);
+
+impl FromStr for Scope {
+    type Err = NoSuchScope;
+    fn from_str(text: &str) -> Result<Self, NoSuchScope> {
+        let found = Self::ALL.into_iter().find(|scope| scope.as_str() == text);
+        found.ok_or_else(|| NoSuchScope(text.chars().take(32).collect()))
+    }
+}
+
+/// One API token.
+#[derive(Clone, PartialEq, Eq)]
+pub struct TokenRecord {
+    /// The public half; names the token.
+    pub id: String,
+    /// What a person calls it.
+    pub name: String,
+    /// What it allows.
+    pub scopes: Vec<Scope>,
+    /// SHA-256 of the secret half.
+    pub secret_sha256: [u8; 32],
+    /// When it was made.
+    pub created_at: Timestamp,
+}
+
+impl TokenRecord {
+    /// The scopes in one word, as stores keep them.
+    #[cfg_attr(not(any(feature = "sqlite", feature = "postgres")), expect(dead_code, reason = "only stores need it"))]
+    pub(crate) fn scopes_text(&self) -> String {
+        let names: Vec<_> = self.scopes.iter().map(|scope| scope.as_str()).collect();
+        names.join(" ")
+    }
+
+    /// From what a store has kept; `None` for a row that no program of ours wrote. Unknown scopes allow nothing.
+    #[cfg_attr(not(any(feature = "sqlite", feature = "postgres")), expect(dead_code, reason = "only stores need it"))]
+    pub(crate) fn from_row(
+        id: String,
+        name: String,
+        scopes: &str,
+        secret: &[u8],
+        created_at: Timestamp,
+    ) -> Option<Self> {
+        let scopes = scopes.split(' ').filter_map(|scope| scope.parse().ok()).collect();
+        Some(Self { id, name, scopes, secret_sha256: secret.try_into().ok()?, created_at })
+    }
+}
+
+impl fmt::Debug for TokenRecord {
+    /// Without the hash: it identifies a secret.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TokenRecord").field("id", &self.id).field("scopes", &self.scopes).finish_non_exhaustive()
+    }
+}
