@@ -12,6 +12,7 @@ mod attempts;
 mod cancel;
 mod claim;
 mod concurrency;
+mod corners;
 mod delete;
 mod enqueue;
 mod extend;
@@ -19,6 +20,8 @@ mod fence;
 mod fields;
 mod kinds;
 mod list;
+mod model;
+mod model_test;
 mod pause;
 mod phrases;
 #[cfg(feature = "postgres")]
@@ -31,6 +34,8 @@ mod settle;
 #[cfg(feature = "sqlite")]
 mod sqlite_world;
 mod stats;
+mod step;
+mod step_taker;
 mod suite;
 #[cfg(feature = "postgres")]
 #[path = "../support/mod.rs"]

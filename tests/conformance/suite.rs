@@ -7,6 +7,11 @@ macro_rules! conformance_suite {
         mod $store {
             use super::*;
 
+            #[test]
+            fn the_store_and_the_model_agree_along_random_sequences() {
+                crate::model_test::the_store_and_the_model_agree_along_random_sequences::<$world>();
+            }
+
             cases!($world, enqueue:
                 a_new_job_is_queued_as_asked_for,
                 a_job_without_options_may_start_at_once,
