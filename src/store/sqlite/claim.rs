@@ -67,7 +67,7 @@ fn lanes_for(claim: &Claim, tx: &Tx<'_>) -> rusqlite::Result<Vec<ReadyLane>> {
 pub(super) const DUE_IN_LANE: &str = "
 -- claim: what is due in one lane
 SELECT run_at, id, seq FROM jobs INDEXED BY jobs_ready
-WHERE status IN ('queued', 'retrying') AND queue = ?1 AND kind = ?2 AND priority = ?3 AND run_at <= ?4
+WHERE status IN ('queued', 'retrying') AND queue = ?1 AND kind = ?2 AND priority = ?3 AND run_at <= ?4 + 1000000
 ORDER BY run_at, id LIMIT ?5";
 
 /// The oldest due jobs of lanes of one priority.

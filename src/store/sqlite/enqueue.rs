@@ -21,7 +21,7 @@ impl Verb for Enqueue {
     }
 }
 
-fn enqueue(tx: &mut Tx<'_>, job: &NewJob) -> rusqlite::Result<Enqueued> {
+pub(super) fn enqueue(tx: &mut Tx<'_>, job: &NewJob) -> rusqlite::Result<Enqueued> {
     if let Some(key) = job.idempotency_key()
         && let Some(job) = job_where!(tx.connection(), "idempotency_key = ?1", [key])?
     {

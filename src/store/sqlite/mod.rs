@@ -9,6 +9,7 @@ mod checkpoint;
 mod claim;
 mod delete;
 mod enqueue;
+mod enqueue_in;
 mod extend;
 mod fault;
 mod get;

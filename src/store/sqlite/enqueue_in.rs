@@ -1,0 +1,55 @@
+//! Enqueue together with the caller's own writes: both are committed, or neither.
+//!
+//! The writer thread owns the only writing connection, so the caller's work comes to it as a closure instead of it going
+//! to the caller's transaction.
+
+use rusqlite::Connection;
+
+use super::SqliteStore;
+use super::enqueue::enqueue;
+use super::transaction::Tx;
+use super::writer::{Lane, Verb};
+use crate::job::NewJob;
+use crate::store::{Enqueued, StoreError};
+
+impl SqliteStore {
+    /// Runs `work` inside a transaction on this file and stores the jobs it returns in the same one.
+    ///
+    /// If `work` fails, its writes are undone and nothing is stored. It may be run a second time, with nothing left of
+    /// the first, when the commit it shared with others failed; and it should be quick, for everybody waits meanwhile.
+    /// It must not begin, commit or roll back itself.
+    pub async fn enqueue_in<E: Send + 'static>(
+        &self,
+        work: impl FnMut(&Connection) -> Result<Vec<NewJob>, E> + Send + 'static,
+    ) -> Result<Result<Vec<Enqueued>, E>, StoreError> {
+        self.writer.write(EnqueueIn(work)).await
+    }
+}
+
+struct EnqueueIn<F>(F);
+
+impl<F, E> Verb for EnqueueIn<F>
+where
+    F: FnMut(&Connection) -> Result<Vec<NewJob>, E> + Send + 'static,
+    E: Send + 'static,
+{
+    type Answer = Result<Vec<Enqueued>, E>;
+    const NAME: &'static str = "enqueue_in";
+    const LANE: Lane = Lane::Bulk;
+
+    fn apply(&mut self, tx: &mut Tx<'_>) -> rusqlite::Result<Self::Answer> {
+        let connection = tx.connection();
+        connection.execute_batch("SAVEPOINT enqueue_in")?;
+        match (self.0)(connection) {
+            Ok(jobs) => {
+                let stored = jobs.iter().map(|job| enqueue(tx, job)).collect::<rusqlite::Result<_>>()?;
+                connection.execute_batch("RELEASE enqueue_in")?;
+                Ok(Ok(stored))
+            }
+            Err(error) => {
+                connection.execute_batch("ROLLBACK TO enqueue_in; RELEASE enqueue_in")?;
+                Ok(Err(error))
+            }
+        }
+    }
+}

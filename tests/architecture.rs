@@ -1,0 +1,94 @@
+//! Keeps the rooms of the house apart: which module may name which, and who may use which crate.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Each room and the rooms it may name. `job` names none.
+const MAY_NAME: &[(&str, &[&str])] = &[
+    ("job", &[]),
+    ("store", &["job"]),
+    ("queue", &["job", "store"]),
+    ("worker", &["job", "store", "queue"]),
+    ("kinds", &["job", "queue", "worker"]),
+    ("api", &["job", "store", "queue", "kinds"]),
+    ("server", &["job", "store", "queue", "worker", "kinds", "api"]),
+];
+
+/// Crates that belong to one room.
+const BELONGS_TO: &[(&str, &str)] = &[
+    ("rusqlite", "src/store/sqlite/"),
+    ("tokio_postgres", "src/store/postgres/"),
+    ("deadpool_postgres", "src/store/postgres/"),
+    ("axum", "src/api/"),
+    ("clap", "src/server/"),
+    ("anyhow", "src/server/"),
+    ("tracing_subscriber", "src/server/"),
+];
+
+fn sources(directory: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.extend(sources(&path));
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            found.push(path);
+        }
+    }
+    found
+}
+
+/// Lines of code: comments and doc links may name what they like.
+fn code(path: &Path) -> Vec<String> {
+    let text = fs::read_to_string(path).unwrap();
+    text.lines().map(str::trim).filter(|line| !line.starts_with("//")).map(str::to_owned).collect()
+}
+
+fn all_sources() -> Vec<PathBuf> {
+    let found = sources(Path::new("src"));
+    assert!(found.len() > 20, "the sources are where they are looked for");
+    found
+}
+
+#[test]
+fn rooms_name_only_the_rooms_below_them() {
+    for path in all_sources() {
+        let shown = path.display().to_string();
+        let Some((room, allowed)) = MAY_NAME.iter().find(|(room, _)| shown.starts_with(&format!("src/{room}/"))) else {
+            continue;
+        };
+        for (other, _) in MAY_NAME.iter().filter(|(other, _)| other != room && !allowed.contains(other)) {
+            for line in code(&path) {
+                assert!(!line.contains(&format!("crate::{other}::")), "{shown} names {other}: {line}");
+            }
+        }
+    }
+}
+
+#[test]
+fn crates_stay_in_their_room() {
+    for path in all_sources() {
+        let shown = path.display().to_string();
+        for (name, room) in BELONGS_TO.iter().filter(|(_, room)| !shown.starts_with(room)) {
+            for line in code(&path) {
+                assert!(!line.contains(&format!("{name}::")), "{shown} uses {name}, which belongs to {room}: {line}");
+            }
+        }
+    }
+}
+
+#[test]
+fn programs_are_a_few_lines() {
+    for path in sources(Path::new("src/bin")) {
+        let lines = fs::read_to_string(&path).unwrap().lines().count();
+        assert!(lines <= 20, "{} has {lines} lines: programs only call src/server", path.display());
+    }
+}
+
+#[test]
+fn no_file_grows_past_five_hundred_lines() {
+    for path in all_sources() {
+        let lines = fs::read_to_string(&path).unwrap().lines().count();
+        assert!(lines <= 500, "{} has {lines} lines: look for the missing noun", path.display());
+    }
+}
