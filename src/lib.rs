@@ -1,7 +1,52 @@
 //! Steadfast: a durable background-job queue that never loses a job it accepted.
+//!
+//! One SQLite file to start, PostgreSQL to grow; the same API, semantics and guarantees on both. A whole program:
+//!
+//! ```no_run
+//! use schemars::JsonSchema;
+//! use serde::{Deserialize, Serialize};
+//! use std::time::Duration;
+//! # #[cfg(all(feature = "sqlite", feature = "worker"))]
+//! use steadfast::{Context, Job, Queue, Worker, worker::shutdown_signal};
+//!
+//! #[derive(Serialize, Deserialize, JsonSchema)]
+//! struct Welcome { user: u64 }
+//! # #[cfg(all(feature = "sqlite", feature = "worker"))]
+//! impl Job for Welcome { const KIND: &'static str = "welcome"; }
+//!
+//! # #[cfg(not(all(feature = "sqlite", feature = "worker")))]
+//! # fn main() {}
+//! # #[cfg(all(feature = "sqlite", feature = "worker"))]
+//! #[tokio::main]
+//! async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//!     let queue = Queue::open("sqlite://jobs.db").await?; // or postgres://…
+//!     queue.enqueue(Welcome { user: 42 }).delay(Duration::from_secs(60)).idempotency_key("welcome-42").await?;
+//!
+//!     Worker::new(queue)
+//!         .handle(|job: Welcome, _: Context| async move {
+//!             println!("welcome, user {}", job.user);
+//!             Ok(())
+//!         })
+//!         .concurrency(16)
+//!         .run_until(shutdown_signal())
+//!         .await?;
+//!     Ok(())
+//! }
+//! ```
+//!
+//! - [`queue`]: open, enqueue, look, cancel, redrive. Start here.
+//! - `worker`: run jobs (feature `worker`).
+//! - `api`: the same over HTTP (feature `api`).
+//! - [`job`]: the words and the rules; [`job::decide`](job::decide()) is the whole state machine.
+//! - [`store`]: where jobs live; one trait, two databases (features `sqlite`, `postgres`).
+//! - [`kinds`]: the built-in kinds.
+//!
+//! What is promised, and the test that proves each promise, is in `ARCHITECTURE.md`.
 
 #![warn(unreachable_pub)]
 
+#[cfg(feature = "api")]
+pub mod api;
 pub mod job;
 pub mod kinds;
 pub mod queue;
