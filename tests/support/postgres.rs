@@ -7,7 +7,7 @@
 
 use std::fs;
 use std::net::TcpListener;
-use std::os::unix::fs::{MetadataExt, chown};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -54,6 +54,16 @@ impl Cluster {
 
     /// One for a test that will treat it badly.
     pub(crate) async fn start(options: &[&str]) -> Self {
+        let cluster = Self::bare(options).await;
+        let admin = cluster.admin("postgres").await;
+        admin.batch_execute(&format!("CREATE DATABASE {TEMPLATE}")).await.unwrap();
+        cluster.admin(TEMPLATE).await.batch_execute(CLOCK).await.unwrap();
+        migrate(&PostgresSettings::new(cluster.url(TEMPLATE))).await.unwrap();
+        cluster
+    }
+
+    /// One without anything in it.
+    pub(crate) async fn bare(options: &[&str]) -> Self {
         let bin = find_binaries();
         let run_as = unprivileged();
         let dir = fresh_directory(run_as);
@@ -61,11 +71,22 @@ impl Cluster {
         let cluster = Self { _watchdog: watchdog(&bin, &dir, run_as), bin, dir, port, run_as };
         cluster.initialise(options);
         cluster.start_server();
-        let admin = cluster.admin("postgres").await;
-        admin.batch_execute(&format!("CREATE DATABASE {TEMPLATE}")).await.unwrap();
-        cluster.admin(TEMPLATE).await.batch_execute(CLOCK).await.unwrap();
-        migrate(&PostgresSettings::new(cluster.url(TEMPLATE))).await.unwrap();
         cluster
+    }
+
+    /// Lets the server offer encryption.
+    pub(crate) async fn use_certificate(&self, certificate: &str, key: &str) {
+        for (name, pem) in [("server.crt", certificate), ("server.key", key)] {
+            let path = self.data().join(name);
+            fs::write(&path, pem).unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+            if let Some((uid, gid)) = self.run_as {
+                chown(&path, Some(uid), Some(gid)).unwrap();
+            }
+        }
+        let admin = self.admin("postgres").await;
+        admin.batch_execute("ALTER SYSTEM SET ssl = on").await.unwrap();
+        admin.batch_execute("SELECT pg_reload_conf()").await.unwrap();
     }
 
     fn initialise(&self, options: &[&str]) {

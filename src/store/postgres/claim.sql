@@ -8,7 +8,7 @@ WITH lane AS MATERIALIZED (
 ),
 wanted AS MATERIALIZED (
     -- How many of the best come from each lane. Looking does not lock, so that the step below locks what it takes and
-    -- no more; $7 asks for as many as there can be, for when others have locked what this one saw.
+    -- no more; $7 asks every lane for as many as there can be, for when others have locked what looked best.
     SELECT best.queue, best.kind, best.priority, best.run_at, best.id,
            CASE WHEN $7::boolean THEN $6::bigint ELSE count(*) END AS n
     FROM (
@@ -23,7 +23,7 @@ wanted AS MATERIALIZED (
             LIMIT $6
         ) ready
         ORDER BY l.priority DESC, ready.run_at, ready.id
-        LIMIT $6
+        LIMIT CASE WHEN $7 THEN NULL ELSE $6 END
     ) best
     GROUP BY best.nth, best.queue, best.kind, best.priority, best.run_at, best.id
 ),

@@ -1,6 +1,6 @@
 //! extend: running → running. Many leases in one statement, on a connection of its own.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use tokio::time::timeout;
 use uuid::Uuid;
@@ -8,6 +8,7 @@ use uuid::Uuid;
 use super::core::Core;
 use super::row;
 use super::trouble::{Effect, Tries, Trouble};
+use crate::job::Progress;
 use crate::store::{Extend, Extended, StoreError};
 
 pub(super) async fn extend(core: &Core, extend: Extend) -> Result<Vec<Extended>, StoreError> {
@@ -26,15 +27,16 @@ pub(super) async fn extend(core: &Core, extend: Extend) -> Result<Vec<Extended>,
 async fn try_extend(core: &Core, extend: &Extend) -> Result<Vec<Extended>, Trouble> {
     let link = core.heartbeats.get().await?;
     let work = async {
-        let mut beats: Vec<_> = extend.beats.iter().collect();
-        // In one order everywhere, so that two processes cannot wait for each other.
-        beats.sort_by_key(|beat| beat.lease.job_id);
-        let ids: Vec<Uuid> = beats.iter().map(|beat| *beat.lease.job_id.as_uuid()).collect();
-        let tokens: Vec<Uuid> = beats.iter().map(|beat| *beat.lease.token.as_uuid()).collect();
-        let progress: Vec<Option<String>> = beats
-            .iter()
-            .map(|beat| beat.progress.as_ref().and_then(|progress| serde_json::to_string(progress).ok()))
-            .collect();
+        // One row each and in one order everywhere, so that two processes cannot wait for each other. Of two beats for
+        // one lease the newer progress counts.
+        let mut beats: BTreeMap<(Uuid, Uuid), Option<&Progress>> = BTreeMap::new();
+        for beat in &extend.beats {
+            let progress = beats.entry((*beat.lease.job_id.as_uuid(), *beat.lease.token.as_uuid())).or_default();
+            *progress = beat.progress.as_ref().or(*progress);
+        }
+        let (ids, tokens): (Vec<Uuid>, Vec<Uuid>) = beats.keys().copied().unzip();
+        let progress: Vec<Option<String>> =
+            beats.values().map(|progress| progress.and_then(|progress| serde_json::to_string(progress).ok())).collect();
         let lease_ms = extend.lease.map(row::millis);
         let statement = link.prepare_cached(&core.sql.extend).await?;
         let mut held: HashMap<Uuid, bool> = HashMap::with_capacity(beats.len());

@@ -11,7 +11,8 @@ use super::sql::rendered;
 use crate::store::OpenError;
 
 /// In order; the first one is version 1.
-pub(super) const MIGRATIONS: [&str; 1] = [include_str!("migrations/0001_jobs.sql")];
+pub(super) const MIGRATIONS: [&str; 2] =
+    [include_str!("migrations/0001_jobs.sql"), include_str!("migrations/0002_tokens.sql")];
 
 /// Which of them have been applied.
 pub(super) const VERSIONS_TABLE: &str = "steadfast_migrations";

@@ -35,6 +35,7 @@ mod sql;
 mod sqlx;
 mod stats;
 mod tls;
+mod tokens;
 mod trouble;
 mod wake;
 
@@ -57,7 +58,7 @@ use self::settle::SettleFlush;
 use self::trouble::{Effect, Trouble};
 use super::{
     Cancelled, Claim, Deleted, Enqueued, Extend, Extended, List, OpenError, Page, PerItem, Prune, Pruned, Reap, Reaped,
-    Redriven, Settle, Settled, Stats, Store, StoreError, Wake,
+    Redriven, Settle, Settled, Stats, Store, StoreError, TokenRecord, Wake,
 };
 use crate::job::{AttemptRecord, JobId, JobRecord, Kind, KindDefinition, Lease, NewJob, QueueName};
 
@@ -183,6 +184,18 @@ impl Store for PostgresStore {
 
     async fn kinds(&self) -> Result<Vec<KindDefinition>, StoreError> {
         kinds::kinds(&self.core).await
+    }
+
+    async fn put_token(&self, token: TokenRecord) -> Result<(), StoreError> {
+        tokens::put_token(&self.core, token).await
+    }
+
+    async fn tokens(&self) -> Result<Vec<TokenRecord>, StoreError> {
+        tokens::tokens(&self.core).await
+    }
+
+    async fn delete_token(&self, id: String) -> Result<bool, StoreError> {
+        tokens::delete_token(&self.core, id).await
     }
 
     async fn ping(&self) -> Result<(), StoreError> {

@@ -38,16 +38,24 @@ pub(super) async fn connect(dial: &Dial, settings: &PostgresSettings) -> Result<
         Some("53300") => ("the server has no connection left", "raise max_connections, or use a smaller pool"),
         Some("57P03") => ("the server is starting up or shutting down", "try again in a moment"),
         Some(_) => ("the server refused the connection", "see the server's message"),
-        None if error.to_string().contains("password") => (
+        None if chain(&error).contains("password") => (
             "the server asks for a password and the URL has none",
             "write it as postgres://user:password@host/database",
         ),
-        None if error.to_string().contains("TLS") => {
+        None if chain(&error).contains("TLS") => {
             ("the encrypted connection failed", "check sslmode, sslrootcert and the server's certificate")
         }
         None => ("the server cannot be reached", "check the host and the port, and that PostgreSQL is running there"),
     };
     Err(fail(problem, way_out).caused_by(error))
+}
+
+/// An error and what caused it, in one line.
+fn chain(error: &dyn std::error::Error) -> String {
+    match error.source() {
+        Some(source) => format!("{error}: {}", chain(source)),
+        None => error.to_string(),
+    }
 }
 
 /// The server is new enough and set up to keep what it acknowledges.

@@ -3,6 +3,6 @@ SELECT j.id, j.lease_token, j.kind, j.worker, j.attempts, j.max_attempts, j.canc
        coalesce(j.lease_expires_at >= j.started_at + j.timeout_ms * interval '1 millisecond', false)
 FROM SCHEMA.jobs j
 WHERE j.status = 'running' AND j.lease_expires_at <= now()
-ORDER BY j.lease_expires_at
+ORDER BY j.lease_expires_at, j.id
 LIMIT $1
 FOR UPDATE SKIP LOCKED

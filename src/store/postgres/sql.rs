@@ -25,6 +25,7 @@ statements!(
     claim,
     delete,
     delete_kind,
+    delete_token,
     enqueue,
     enqueue_again,
     enqueue_known,
@@ -38,6 +39,7 @@ statements!(
     paused,
     prune,
     put_kind,
+    put_token,
     reap,
     redrive,
     resume,
@@ -47,6 +49,7 @@ statements!(
     settle_facts,
     stats,
     statuses,
+    tokens,
 );
 
 /// `SCHEMA.` becomes the schema's name, `JOB_COLUMNS` the columns that `row` reads.

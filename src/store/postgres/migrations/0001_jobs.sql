@@ -45,7 +45,7 @@ CREATE TABLE SCHEMA.jobs (
 
 -- A lane is (queue, kind, priority): kinds nobody asks for, paused queues and future jobs are never walked.
 CREATE INDEX jobs_ready ON SCHEMA.jobs (queue, kind, priority, run_at, id) WHERE status IN ('queued', 'retrying');
-CREATE INDEX jobs_running ON SCHEMA.jobs (lease_expires_at) WHERE status = 'running';
+CREATE INDEX jobs_running ON SCHEMA.jobs (lease_expires_at, id) WHERE status = 'running';
 CREATE UNIQUE INDEX jobs_idempotency_key ON SCHEMA.jobs (idempotency_key) WHERE idempotency_key IS NOT NULL;
 
 -- Attempts that were followed by another one; the newest is told by the job's own row.

@@ -1,0 +1,76 @@
+//! Calls that share a commit, and counts that are never counted.
+
+use std::sync::Arc;
+
+use steadfast::job::{JobRequest, Status};
+use steadfast::store::{Reap, Store};
+
+use crate::support::postgres::Cluster;
+use crate::work::{checked, claim, count, enqueue, request, settle_all};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn fifty_calls_with_one_key_make_one_job_and_get_one_answer() {
+    let database = Cluster::shared().await.database().await;
+    let stores = [Arc::new(database.store().await), Arc::new(database.store().await)];
+    let calls = (0..50).map(|n| {
+        let store = stores[n % 2].clone();
+        let job = checked(JobRequest { idempotency_key: Some("welcome-42".into()), ..request("default") });
+        tokio::spawn(async move { store.enqueue(vec![job]).await.unwrap().remove(0) })
+    });
+    let mut answers = Vec::new();
+    for call in calls.collect::<Vec<_>>() {
+        answers.push(call.await.unwrap());
+    }
+    assert_eq!(answers.iter().filter(|answer| answer.created).count(), 1);
+    assert!(answers.iter().all(|answer| answer.job == answers[0].job));
+    assert_eq!(count(&*stores[0], "default", Status::Queued).await, 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn concurrent_single_enqueues_share_commits() {
+    let database = Cluster::shared().await.database().await;
+    let store = Arc::new(database.store().await);
+    let admin = database.admin().await;
+    let commits = async || -> i64 {
+        admin.batch_execute("SELECT pg_stat_clear_snapshot()").await.unwrap();
+        // Each insert statement leaves one change of the counts behind.
+        admin.query_one("SELECT count(*) FROM count_deltas", &[]).await.unwrap().get(0)
+    };
+    let calls = (0..500).map(|_| {
+        let store = store.clone();
+        tokio::spawn(async move { store.enqueue(vec![checked(request("default"))]).await.unwrap() })
+    });
+    for call in calls.collect::<Vec<_>>() {
+        call.await.unwrap();
+    }
+    assert_eq!(count(&*store, "default", Status::Queued).await, 500);
+    assert!(commits().await < 250, "{} commits for 500 calls", commits().await);
+}
+
+#[tokio::test]
+async fn counts_are_the_same_before_and_after_they_are_rolled_up() {
+    let database = Cluster::shared().await.database().await;
+    let store = database.store().await;
+    enqueue(&store, "a", 30).await;
+    enqueue(&store, "b", 20).await;
+    let leases = store.claim(claim(15)).await.unwrap();
+    settle_all(&store, &leases[..5]).await.unwrap();
+    let before = store.stats().await.unwrap();
+    store.reap(Reap { limit: 100 }).await.unwrap();
+    let admin = database.admin().await;
+    let loose: i64 = admin.query_one("SELECT count(*) FROM count_deltas", &[]).await.unwrap().get(0);
+    assert_eq!(loose, 0);
+    let counts = |stats: &steadfast::store::Stats| {
+        stats.queues.iter().map(|(name, queue)| (name.clone(), queue.counts.clone())).collect::<Vec<_>>()
+    };
+    assert_eq!(counts(&store.stats().await.unwrap()), counts(&before));
+    let truth = "SELECT queue || ' ' || status || ' ' || count(*) FROM jobs GROUP BY queue, status ORDER BY 1";
+    let truth: Vec<String> = admin.query(truth, &[]).await.unwrap().iter().map(|row| row.get(0)).collect();
+    let mut told: Vec<String> = before
+        .queues
+        .iter()
+        .flat_map(|(name, queue)| queue.counts.iter().map(move |(status, n)| format!("{name} {status} {n}")))
+        .collect();
+    told.sort();
+    assert_eq!(told, truth);
+}

@@ -1,0 +1,22 @@
+//! What only PostgreSQL has: many processes, restarts, migrations, plans, notifications, transactions of the caller's.
+//!
+//! The verbs themselves are tested in `tests/conformance`, for every store alike. Each file here is about one thing
+//! that can go wrong around them. The server is a private one; see `tests/support`.
+
+#![cfg(feature = "postgres")]
+#![expect(clippy::unwrap_used, reason = "an unwrap that fails is a test that fails")]
+
+mod batches;
+mod enqueue_in;
+mod faults;
+mod many_processes;
+mod marks;
+mod migrations;
+mod notifications;
+mod opening;
+mod plans;
+mod proxy;
+#[path = "../support/mod.rs"]
+mod support;
+mod tls;
+mod work;

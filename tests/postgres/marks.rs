@@ -1,0 +1,66 @@
+//! Low-water marks only hurry: what another process puts below them is found all the same.
+
+use std::time::Duration;
+
+use steadfast::job::{JobRequest, QueueName};
+use steadfast::store::Store;
+use tokio::time::Instant;
+
+use crate::support::postgres::Cluster;
+use crate::work::{checked, claim, enqueue, eventually, request};
+
+#[tokio::test]
+async fn a_claim_that_comes_up_short_finds_what_another_process_put_below_its_mark() {
+    let database = Cluster::shared().await.database().await;
+    let (here, there) = (database.store().await, database.store().await);
+    let early = checked(request("default"));
+    enqueue(&here, "default", 10).await;
+    assert_eq!(here.claim(claim(5)).await.unwrap().len(), 5);
+    there.enqueue(vec![early.clone()]).await.unwrap();
+    // Put below the mark by a foreign hand, as a transaction that was slow to commit does.
+    let admin = database.admin().await;
+    let sql = "UPDATE jobs SET run_at = now() - interval '1 hour' WHERE id = $1";
+    admin.execute(sql, &[early.id().as_uuid()]).await.unwrap();
+    let claimed = here.claim(claim(100)).await.unwrap();
+    assert_eq!(claimed.len(), 6);
+    assert_eq!(claimed[0].job().id, early.id());
+}
+
+#[tokio::test]
+async fn while_there_is_other_work_a_higher_priority_of_another_process_is_found_within_seconds() {
+    let database = Cluster::shared().await.database().await;
+    let (here, there) = (database.store().await, database.store().await);
+    enqueue(&here, "default", 2000).await;
+    assert_eq!(here.claim(claim(1)).await.unwrap().len(), 1);
+    let urgent = checked(JobRequest { priority: Some(50), ..request("default") });
+    there.enqueue(vec![urgent.clone()]).await.unwrap();
+    let began = Instant::now();
+    eventually("the urgent job is claimed", async || here.claim(claim(1)).await.unwrap()[0].job().id == urgent.id())
+        .await;
+    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+}
+
+#[tokio::test]
+async fn a_pause_in_one_process_binds_the_others_at_once() {
+    let database = Cluster::shared().await.database().await;
+    let (here, there) = (database.store().await, database.store().await);
+    enqueue(&here, "default", 10).await;
+    assert_eq!(here.claim(claim(1)).await.unwrap().len(), 1);
+    there.pause(QueueName::default()).await.unwrap();
+    assert_eq!(here.claim(claim(1)).await.unwrap(), []);
+    there.resume(QueueName::default()).await.unwrap();
+    assert_eq!(here.claim(claim(1)).await.unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn jobs_that_another_claimer_holds_locked_do_not_hide_those_of_another_lane() {
+    let database = Cluster::shared().await.database().await;
+    let store = database.store().await;
+    let urgent = JobRequest { priority: Some(50), ..request("default") };
+    store.enqueue((0..5).map(|_| checked(urgent.clone())).collect()).await.unwrap();
+    enqueue(&store, "default", 5).await;
+    let mut admin = database.admin().await;
+    let transaction = admin.transaction().await.unwrap();
+    transaction.execute("SELECT FROM jobs WHERE priority = 50 FOR UPDATE", &[]).await.unwrap();
+    assert_eq!(store.claim(claim(5)).await.unwrap().len(), 5);
+}

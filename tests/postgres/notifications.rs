@@ -1,0 +1,75 @@
+//! Wakes between processes, and what happens when they, or answers, do not arrive.
+
+use std::time::Duration;
+
+use steadfast::job::{JobRequest, Status};
+use steadfast::store::postgres::{PostgresSettings, PostgresStore};
+use steadfast::store::{Store, WakeListener};
+use tokio::time::{Instant, timeout};
+
+use crate::proxy::Proxy;
+use crate::support::postgres::{Cluster, TestDatabase};
+use crate::work::{checked, claim, count, enqueue, eventually, request};
+
+/// A store whose connections go through a proxy.
+async fn behind_a_proxy(cluster: &Cluster, database: &TestDatabase) -> (Proxy, PostgresStore) {
+    let proxy = Proxy::to(cluster.port()).await;
+    let url = database.url.replace(&cluster.port().to_string(), &proxy.port.to_string());
+    let settings = PostgresSettings {
+        listen_check_interval: Duration::from_millis(200),
+        ..PostgresSettings::new(format!("{url}?sslmode=disable"))
+    };
+    let store = PostgresStore::open(settings).await.unwrap();
+    (proxy, store)
+}
+
+/// Whether an enqueue elsewhere is heard here before long.
+async fn hears(wakes: &mut WakeListener, elsewhere: &PostgresStore) -> bool {
+    while timeout(Duration::ZERO, wakes.woken()).await.is_ok() {}
+    enqueue(elsewhere, "default", 1).await;
+    timeout(Duration::from_secs(1), wakes.woken()).await.is_ok()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn with_the_listener_cut_off_without_a_sound_work_starts_within_the_poll_interval_and_the_listener_comes_back() {
+    const POLL: Duration = Duration::from_millis(500);
+    let cluster = Cluster::shared().await;
+    let database = cluster.database().await;
+    let (proxy, here) = behind_a_proxy(cluster, &database).await;
+    let there = database.store().await;
+    let mut wakes = here.wake().listen();
+    eventually("an enqueue in another process wakes this one", async || hears(&mut wakes, &there).await).await;
+    while !here.claim(claim(1000)).await.unwrap().is_empty() {}
+
+    proxy.silence_listeners();
+    while timeout(Duration::ZERO, wakes.woken()).await.is_ok() {}
+    let ids = enqueue(&there, "default", 1).await;
+    let began = Instant::now();
+    // What a dispatcher does: sleeps until woken, but never longer than the poll interval.
+    let leases = loop {
+        let _ = timeout(POLL, wakes.woken()).await;
+        let leases = here.claim(claim(10)).await.unwrap();
+        if !leases.is_empty() {
+            break leases;
+        }
+    };
+    assert_eq!(leases[0].job().id, ids[0]);
+    assert!(began.elapsed() < POLL * 4, "{:?}", began.elapsed());
+    eventually("the listener is connected anew", async || hears(&mut wakes, &there).await).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_enqueue_whose_answer_is_lost_on_the_wire_is_stored_once_and_answered() {
+    let cluster = Cluster::shared().await;
+    let database = cluster.database().await;
+    let (proxy, store) = behind_a_proxy(cluster, &database).await;
+    for key in [None, Some("welcome-42")] {
+        let job = checked(JobRequest { idempotency_key: key.map(str::to_owned), ..request("lost-answers") });
+        // With a key there is a transaction, and it is the answer to its COMMIT that is lost.
+        proxy.lose_the_answer_to(if key.is_some() { "COMMIT" } else { "lost-answers" });
+        let enqueued = store.enqueue(vec![job.clone()]).await.unwrap().remove(0);
+        assert!(proxy.has_lost_an_answer());
+        assert_eq!((enqueued.created, enqueued.job.id), (true, job.id()));
+    }
+    assert_eq!(count(&store, "lost-answers", Status::Queued).await, 2);
+}

@@ -1,0 +1,114 @@
+//! Plans, as the server really made them: every statement of the hot paths walks along an index, whatever the planner
+//! believes of the table. The server's own log of plans is read, so nothing here repeats a statement.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use steadfast::job::{Outcome, Progress};
+use steadfast::store::{Beat, Extend, Reap, Settle, Store};
+
+use crate::support::postgres::{Cluster, TestDatabase};
+use crate::work::{claim, eventually, settle_all};
+
+const LOG_PLANS: [&str; 6] = [
+    "session_preload_libraries = 'auto_explain'",
+    "auto_explain.log_min_duration = 0",
+    "auto_explain.log_nested_statements = on",
+    "autovacuum = off",
+    "log_line_prefix = '%d '",
+    "log_duration = off",
+];
+
+/// Half finished, half waiting, over three kinds and priorities; some running with leases that have expired.
+const FILL: &str = "
+    INSERT INTO jobs (id, kind, queue, payload, status, priority, attempts, max_attempts, run_at, created_at,
+                      updated_at, finished_at, worker, lease_token, lease_ms, lease_expires_at, started_at)
+    SELECT gen_random_uuid(), (ARRAY['a', 'b', 'c'])[1 + n % 3], 'default', '{}', s.status, n % 3,
+           CASE s.status WHEN 'queued' THEN 0 ELSE 1 END, 3, now(), now(), now(),
+           CASE s.status WHEN 'succeeded' THEN now() END,
+           CASE s.status WHEN 'running' THEN 'w' END, CASE s.status WHEN 'running' THEN gen_random_uuid() END, 1000,
+           CASE s.status WHEN 'running' THEN now() - interval '1 hour' END,
+           CASE s.status WHEN 'running' THEN now() - interval '2 hours' END
+    FROM generate_series(1, 40000) n,
+         LATERAL (SELECT CASE WHEN n % 100 = 0 THEN 'running' WHEN n % 2 = 0 THEN 'succeeded' ELSE 'queued' END) s(status)";
+
+async fn every_hot_verb(store: &dyn Store) {
+    let leases = store.claim(claim(100)).await.unwrap();
+    assert_eq!(leases.len(), 100);
+    let more = store.claim(claim(100)).await.unwrap();
+    let beats = leases.iter().map(|lease| Beat { lease: lease.key(), progress: Some(Progress::new(Some(1), None)) });
+    store.extend(Extend { beats: beats.collect(), lease: Some(Duration::from_secs(60)) }).await.unwrap();
+    settle_all(store, &leases).await.unwrap();
+    let failed = more.iter().map(|lease| Settle { lease: lease.key(), outcome: Outcome::failed("e") });
+    store.settle(failed.collect()).await.unwrap();
+    settle_all(store, &leases).await.unwrap();
+    assert_eq!(store.reap(Reap { limit: 100 }).await.unwrap().len(), 100);
+}
+
+/// The plans that were logged for this database, by the first line of their statement.
+async fn plans(cluster: &Cluster, database: &TestDatabase) -> BTreeMap<String, String> {
+    let read = || {
+        let log = cluster.log();
+        let start = format!("{} LOG:  duration: ", database.name);
+        let mut plans = BTreeMap::new();
+        for entry in log.split(&start).skip(1) {
+            // An entry goes on for as long as its lines are indented.
+            let lines: Vec<_> =
+                entry.lines().enumerate().take_while(|(n, line)| *n == 0 || line.starts_with('\t')).collect();
+            let text = lines.iter().map(|(_, line)| *line).collect::<Vec<_>>().join("\n");
+            if let Some((_, query)) = text.split_once("Query Text: -- ") {
+                let name = query.lines().next().unwrap_or_default().to_owned();
+                let (_, plan) = query.split_once("Query Parameters").unwrap_or(("", query));
+                plans.insert(name, plan.to_owned());
+            }
+        }
+        plans
+    };
+    // The last statement's plan may still be on its way into the log.
+    eventually("every plan is logged", async || read().keys().any(|name| name.starts_with("roll_up"))).await;
+    read()
+}
+
+fn check(plans: &BTreeMap<String, String>) {
+    let plan = |name: &str| {
+        let found = plans.iter().find(|(key, _)| key.starts_with(name));
+        found.map(|(_, plan)| plan.as_str()).unwrap_or_else(|| panic!("no plan of {name} in {:?}", plans.keys()))
+    };
+    let hot = ["claim: queued", "settle: running", "settle: what", "settle: how", "extend", "reap", "lanes"];
+    for name in hot {
+        let plan = plan(name);
+        for bad in ["Seq Scan on jobs", "Bitmap", "Hash Join", "Merge Join", "Seq Scan on attempts"] {
+            assert!(!plan.contains(bad), "{name} has a {bad}:\n{plan}");
+        }
+    }
+    let claim = plan("claim: queued").replace("l_1.", "l.");
+    let range = "(queue = l.queue) AND (kind = l.kind) AND (priority = l.priority) AND (ROW(run_at, id) >= ROW(l.run_at, l.id))";
+    assert!(claim.contains("using jobs_ready on jobs"), "{claim}");
+    assert!(claim.contains(range) && claim.contains(&range.replace("l.", "w.")), "{claim}");
+    for name in ["settle: running", "extend"] {
+        assert!(plan(name).contains("using jobs_pkey on jobs j"), "{}", plan(name));
+        assert!(!plan(name).contains("jobs_running"), "{}", plan(name));
+    }
+    assert!(plan("reap").contains("using jobs_running on jobs j"), "{}", plan("reap"));
+    assert!(plan("lanes").contains("using jobs_ready on jobs j"), "{}", plan("lanes"));
+}
+
+#[tokio::test]
+async fn claim_settle_extend_and_reap_walk_along_indexes_with_good_with_stale_and_with_no_statistics() {
+    let cluster = Cluster::start(&LOG_PLANS).await;
+    for statistics in ["", "ANALYZE before", "ANALYZE after"] {
+        let database = cluster.database().await;
+        let admin = database.admin().await;
+        admin.batch_execute("SET auto_explain.log_min_duration = -1").await.unwrap();
+        if statistics == "ANALYZE before" {
+            // Taken on empty tables: the planner believes there is nothing in them.
+            admin.batch_execute("VACUUM ANALYZE").await.unwrap();
+        }
+        admin.batch_execute(FILL).await.unwrap();
+        if statistics == "ANALYZE after" {
+            admin.batch_execute("VACUUM ANALYZE").await.unwrap();
+        }
+        every_hot_verb(&database.store().await).await;
+        check(&plans(&cluster, &database).await);
+    }
+}
