@@ -67,7 +67,7 @@ fn lanes_for(claim: &Claim, tx: &Tx<'_>) -> rusqlite::Result<Vec<ReadyLane>> {
 pub(super) const DUE_IN_LANE: &str = "
 -- claim: what is due in one lane
 SELECT run_at, id, seq FROM jobs INDEXED BY jobs_ready
-WHERE status IN ('queued', 'retrying') AND queue = ?1 AND kind = ?2 AND priority = ?3 AND run_at <= ?4 + 1000000
+WHERE status IN ('queued', 'retrying') AND queue = ?1 AND kind = ?2 AND priority = ?3 AND run_at <= ?4
 ORDER BY run_at, id LIMIT ?5";
 
 /// The oldest due jobs of lanes of one priority.
@@ -137,7 +137,7 @@ fn claim_one(tx: &mut Tx<'_>, claim: &Claim, seq: i64) -> rusqlite::Result<Optio
         progress: None,
         ..job
     };
-    Ok(Some(Lease::granted(token, claim.lease, job)))
+    Ok(Some(Lease::granted(token, lease, job)))
 }
 
 /// queued, retrying → failed_permanent, for a row that cannot be run.
