@@ -1,0 +1,191 @@
+//! The one layer around the whole router. In order: the request gets its id and its span; a foreign host, a foreign page
+//! or a caller without the right is turned away; the rest is handled within its time; every answer gets its headers,
+//! every error its body; then it is counted and logged.
+//!
+//! Nothing of a request but its method, its route's template and its id is ever written down.
+
+use std::future::{Future, poll_fn};
+use std::net::{IpAddr, SocketAddr};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::task::Poll;
+use std::time::{Duration, Instant};
+
+use axum::body::Body;
+use axum::extract::{MatchedPath, Request, State};
+use axum::http::header::{CACHE_CONTROL, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use tracing::Instrument;
+
+use super::auth::{Caller, Need, need};
+use super::origin::{check_host, check_origin};
+use super::problem::{Code, Problem};
+use super::slow::Then;
+use super::state::{Api, Shared};
+
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+
+/// Where a request came from.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Peer(pub(super) SocketAddr);
+
+/// The layer.
+pub(super) async fn pass(State(api): State<Api>, request: Request, next: Next) -> Response {
+    let started = Instant::now();
+    let id = request_id(request.headers());
+    let method = method_label(request.method());
+    let route = request.extensions().get::<MatchedPath>().cloned();
+    let route_label = route.as_ref().map_or("unmatched", |route| route.as_str());
+    let span = tracing::info_span!("request", request_id = %id, method, route = route_label);
+    let mut response = async {
+        match admit(&api, request, route.as_ref()).await {
+            Ok(request) => handle(&api, request, next).await,
+            Err(response) => response,
+        }
+    }
+    .instrument(span.clone())
+    .await;
+    write_problem(&mut response, &id);
+    add_headers(&mut response, &id);
+    let status = response.status().as_u16();
+    super::metrics::request(route_label, method, status, started.elapsed());
+    span.in_scope(|| log(status, started.elapsed()));
+    response
+}
+
+/// Lets the caller in, or says why not.
+async fn admit(api: &Shared, mut request: Request, route: Option<&MatchedPath>) -> Result<Request, Response> {
+    let need = need(request.method(), route.map(MatchedPath::as_str));
+    if need == Need::Public {
+        return Ok(request);
+    }
+    check_origin(request.method(), request.uri(), request.headers()).map_err(IntoResponse::into_response)?;
+    let caller = match api.keys.identify(request.headers()).await {
+        Ok(caller) => caller,
+        Err(problem) if problem.code() == Code::Unauthorized => {
+            let address = request.extensions().get::<Peer>().map(|peer| peer.0.ip());
+            return Err(refuse(api, problem, address).await);
+        }
+        Err(problem) => return Err(problem.into_response()),
+    };
+    if matches!(caller, Caller::Anyone) {
+        check_host(request.uri(), request.headers(), &api.hosts).map_err(IntoResponse::into_response)?;
+    }
+    if !caller.may(need) {
+        let detail = match need {
+            Need::Scope(scope) => format!("the token needs the scope {scope} or admin"),
+            Need::Public | Need::AnyToken => String::new(),
+        };
+        return Err(Problem::new(Code::ScopeMissing, detail).into_response());
+    }
+    request.extensions_mut().insert(caller);
+    Ok(request)
+}
+
+async fn refuse(api: &Shared, problem: Problem, address: Option<IpAddr>) -> Response {
+    let then = api.slow.refused(address).await;
+    let mut response = problem.into_response();
+    if then == Then::Close {
+        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    }
+    response
+}
+
+async fn handle(api: &Shared, request: Request, next: Next) -> Response {
+    let handled = tokio::time::timeout(api.limits.request_timeout, unpanicked(next.run(request)));
+    match handled.await {
+        Ok(Some(response)) => response,
+        // The panic hook has logged what happened.
+        Ok(None) => Problem::new(Code::Internal, "the server's log says more under this request_id").into_response(),
+        Err(_) => Problem::new(Code::RequestTimeout, "the server took too long; try again").into_response(),
+    }
+}
+
+/// `None` if it panicked: that ends one request and nothing else.
+async fn unpanicked<T>(future: impl Future<Output = T>) -> Option<T> {
+    let mut future = Box::pin(future);
+    poll_fn(move |context| match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(context))) {
+        Ok(poll) => poll.map(Some),
+        Err(_) => Poll::Ready(None),
+    })
+    .await
+}
+
+/// The caller's own id if it is sane, else a new one.
+fn request_id(headers: &HeaderMap) -> String {
+    let given = headers.get(&REQUEST_ID).and_then(|value| value.to_str().ok());
+    let sane = |id: &&str| {
+        let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:".contains(&byte);
+        (1..=128).contains(&id.len()) && id.bytes().all(allowed)
+    };
+    given.filter(sane).map_or_else(|| uuid::Uuid::now_v7().to_string(), str::to_owned)
+}
+
+/// Bounded: anybody can make up methods.
+fn method_label(method: &Method) -> &'static str {
+    match *method {
+        Method::GET => "GET",
+        Method::POST => "POST",
+        Method::PUT => "PUT",
+        Method::DELETE => "DELETE",
+        Method::HEAD => "HEAD",
+        Method::OPTIONS => "OPTIONS",
+        Method::PATCH => "PATCH",
+        _ => "OTHER",
+    }
+}
+
+fn write_problem(response: &mut Response, id: &str) {
+    let problem = match response.extensions_mut().remove::<Problem>() {
+        Some(problem) => problem,
+        None if response.status().is_client_error() || response.status().is_server_error() => {
+            Problem::for_status(response.status())
+        }
+        None => return,
+    };
+    *response.body_mut() = Body::from(problem.body(id));
+    let headers = response.headers_mut();
+    headers.remove(CONTENT_LENGTH);
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+    headers.extend(problem.headers());
+}
+
+fn add_headers(response: &mut Response, id: &str) {
+    let headers = response.headers_mut();
+    if let Ok(id) = HeaderValue::from_str(id) {
+        headers.insert(REQUEST_ID, id);
+    }
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    // Jobs change, and secrets must not lie around in caches.
+    headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+}
+
+/// The access log. What went well is at debug: at full speed it would cost more than the requests.
+fn log(status: u16, took: Duration) {
+    let took_ms = took.as_secs_f64() * 1_000.0;
+    match status {
+        500.. => tracing::warn!(target: "steadfast::access", status, took_ms, "answered"),
+        400..500 => tracing::info!(target: "steadfast::access", status, took_ms, "answered"),
+        _ => tracing::debug!(target: "steadfast::access", status, took_ms, "answered"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sane_request_id_is_kept_and_another_one_replaced() {
+        let id = |given: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(REQUEST_ID, HeaderValue::from_str(given).unwrap());
+            request_id(&headers)
+        };
+        assert_eq!(id("trace-1:a_b.C"), "trace-1:a_b.C");
+        for bad in ["", "has space", "<script>", &"x".repeat(129)] {
+            assert_ne!(id(bad), bad);
+        }
+        assert!(!request_id(&HeaderMap::new()).is_empty());
+    }
+}

@@ -1,0 +1,95 @@
+//! One job: look at it, stop it, start it over, remove it.
+
+use axum::extract::State;
+use axum::http::StatusCode;
+
+use super::json::{Answer, ok};
+use super::path::PathId;
+use super::problem::{Code, Problem};
+use super::state::{Api, to_the_end};
+use super::wire;
+use crate::store::{Cancelled, Deleted, Redriven};
+
+/// Look at a job
+#[utoipa::path(
+    get, path = "/jobs/{id}", tag = "jobs", operation_id = "get_job",
+    params(("id" = uuid::Uuid, Path)),
+    responses((status = 200, description = "the job", body = wire::Job), (status = 404)),
+)]
+pub(super) async fn get_job(State(api): State<Api>, PathId(id): PathId) -> Result<Answer<wire::Job>, Problem> {
+    let job = api.queue.get(id).await?.ok_or_else(|| Problem::not_found("job", id))?;
+    Ok(ok(job.into()))
+}
+
+/// Look at a job's attempts, oldest first
+#[utoipa::path(
+    get, path = "/jobs/{id}/attempts", tag = "jobs", operation_id = "get_attempts",
+    params(("id" = uuid::Uuid, Path)),
+    responses((status = 200, description = "every start", body = Vec<wire::Attempt>), (status = 404)),
+)]
+pub(super) async fn get_attempts(
+    State(api): State<Api>,
+    PathId(id): PathId,
+) -> Result<Answer<Vec<wire::Attempt>>, Problem> {
+    let attempts = api.queue.attempts(id).await?.ok_or_else(|| Problem::not_found("job", id))?;
+    Ok(ok(attempts.into_iter().map(wire::Attempt::from).collect()))
+}
+
+/// Cancel a job
+///
+/// At once if it waits. If it runs, its worker is told with its next heartbeat.
+#[utoipa::path(
+    post, path = "/jobs/{id}/cancel", tag = "jobs", operation_id = "cancel_job",
+    params(("id" = uuid::Uuid, Path)),
+    responses(
+        (status = 200, description = "it will not run", body = wire::CancelAnswer),
+        (status = 202, description = "it is running; its worker will be told", body = wire::CancelAnswer),
+        (status = 404), (status = 409),
+    ),
+)]
+pub(super) async fn cancel_job(
+    State(api): State<Api>,
+    PathId(id): PathId,
+) -> Result<Answer<wire::CancelAnswer>, Problem> {
+    match to_the_end(async move { api.queue.cancel(id).await }).await?? {
+        Cancelled::Now => Ok(ok(wire::CancelAnswer { status: "cancelled" })),
+        Cancelled::Requested => Ok(Answer(StatusCode::ACCEPTED, wire::CancelAnswer { status: "pending" })),
+        Cancelled::AlreadyFinished(status) => {
+            Err(Problem::new(Code::AlreadyFinished, format!("job {id} is {status} already")))
+        }
+        Cancelled::NotFound => Err(Problem::not_found("job", id)),
+    }
+}
+
+/// Put a failed or cancelled job back into the queue
+#[utoipa::path(
+    post, path = "/jobs/{id}/redrive", tag = "jobs", operation_id = "redrive_job",
+    params(("id" = uuid::Uuid, Path)),
+    responses((status = 200, description = "queued again, as if new", body = wire::Job), (status = 404), (status = 409)),
+)]
+pub(super) async fn redrive_job(State(api): State<Api>, PathId(id): PathId) -> Result<Answer<wire::Job>, Problem> {
+    match to_the_end(async move { api.queue.redrive(id).await }).await?? {
+        Redriven::Queued(job) => Ok(ok(job.into())),
+        Redriven::NotDead(status) => Err(Problem::new(
+            Code::NotDead,
+            format!("job {id} is {status}: only failed and cancelled jobs are redriven"),
+        )),
+        Redriven::NotFound => Err(Problem::not_found("job", id)),
+    }
+}
+
+/// Remove a finished job for good
+#[utoipa::path(
+    delete, path = "/jobs/{id}", tag = "jobs", operation_id = "delete_job",
+    params(("id" = uuid::Uuid, Path)),
+    responses((status = 204, description = "gone"), (status = 404), (status = 409)),
+)]
+pub(super) async fn delete_job(State(api): State<Api>, PathId(id): PathId) -> Result<StatusCode, Problem> {
+    match to_the_end(async move { api.queue.delete(id).await }).await?? {
+        Deleted::Gone => Ok(StatusCode::NO_CONTENT),
+        Deleted::NotFinished(status) => {
+            Err(Problem::new(Code::NotFinished, format!("job {id} is {status}: cancel it first, or let it finish")))
+        }
+        Deleted::NotFound => Err(Problem::not_found("job", id)),
+    }
+}

@@ -1,0 +1,155 @@
+//! JSON bodies, in and out: read within a time, a size and a share of the server's memory, checked, then parsed.
+
+use std::sync::Arc;
+
+use axum::body::{Body as RawBody, Bytes};
+use axum::extract::{FromRequest, Request};
+use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE};
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use http_body_util::BodyExt;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::timeout;
+
+use super::limits::{BATCH_BODY_MAX, SINGLE_BODY_MAX};
+use super::problem::{Code, Problem};
+use super::state::Api;
+use super::wire::{self, Nul, check_json};
+
+/// Something a caller may send.
+pub(super) trait Incoming: DeserializeOwned {
+    /// Largest body.
+    const MAX_BYTES: usize = SINGLE_BODY_MAX;
+    /// Whether its strings may hold the character NUL. Payloads may not: not everyone who reads them can take it.
+    const NUL_ALLOWED: bool = true;
+}
+
+impl Incoming for wire::NewJob {
+    const NUL_ALLOWED: bool = false;
+}
+impl Incoming for wire::NewJobs {
+    const MAX_BYTES: usize = BATCH_BODY_MAX;
+    const NUL_ALLOWED: bool = false;
+}
+impl Incoming for wire::KindDeclaration {}
+impl Incoming for wire::NewToken {}
+impl Incoming for wire::LeaseRequest {}
+impl Incoming for wire::Heartbeat {}
+impl Incoming for wire::Settlement {
+    const MAX_BYTES: usize = BATCH_BODY_MAX;
+}
+
+/// A body that was read, checked and parsed.
+pub(super) struct Body<T> {
+    pub(super) value: T,
+    /// Its share of the memory for bodies; given back when the request is done.
+    pub(super) room: Room,
+}
+
+impl<T: Incoming> FromRequest<Api> for Body<T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, api: &Api) -> Result<Self, Problem> {
+        let (head, body) = request.into_parts();
+        is_json(&head.headers)?;
+        if announced_bytes(&head.headers).is_some_and(|bytes| bytes > T::MAX_BYTES as u64) {
+            return Err(too_large(T::MAX_BYTES));
+        }
+        let mut room = Room { of: api.bodies.clone(), taken: None };
+        let reading = read(body, T::MAX_BYTES, &mut room);
+        let bytes = timeout(api.limits.body_timeout, reading)
+            .await
+            .map_err(|_| Problem::new(Code::BodyTimeout, "send the whole body in time"))??;
+        Ok(Self { value: parse(&bytes)?, room })
+    }
+}
+
+/// `application/json`, whatever parameters follow it.
+fn is_json(headers: &HeaderMap) -> Result<(), Problem> {
+    let given = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let essence = given.split(';').next().unwrap_or_default().trim();
+    if essence.eq_ignore_ascii_case("application/json") {
+        return Ok(());
+    }
+    Err(Problem::new(Code::WrongContentType, "send the header content-type: application/json"))
+}
+
+fn announced_bytes(headers: &HeaderMap) -> Option<u64> {
+    headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
+}
+
+fn too_large(max: usize) -> Problem {
+    Problem::new(Code::TooLarge, format!("the body is larger than the {max} bytes that this route takes"))
+}
+
+async fn read(mut body: RawBody, max: usize, room: &mut Room) -> Result<Bytes, Problem> {
+    let mut first = Bytes::new();
+    let mut whole = Vec::new();
+    let mut bytes = 0;
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|_| Problem::malformed("the body ended before it was complete"))?;
+        let Ok(data) = frame.into_data() else { continue };
+        bytes += data.len();
+        if bytes > max {
+            return Err(too_large(max));
+        }
+        room.take(data.len())?;
+        // Most bodies come in one piece and need no copy.
+        match (first.is_empty(), whole.is_empty()) {
+            (true, true) => first = data,
+            (false, true) => whole = [&first[..], &data[..]].concat(),
+            _ => whole.extend_from_slice(&data),
+        }
+    }
+    Ok(if whole.is_empty() { first } else { whole.into() })
+}
+
+fn parse<T: Incoming>(bytes: &[u8]) -> Result<T, Problem> {
+    let malformed = |error: serde_json::Error| Problem::malformed(format!("the body is not what is expected: {error}"));
+    let nul = check_json(bytes).map_err(malformed)?;
+    if bytes.iter().find(|byte| !byte.is_ascii_whitespace()) != Some(&b'{') {
+        return Err(Problem::malformed("the body must be a JSON object"));
+    }
+    if nul == Nul::Present && !T::NUL_ALLOWED {
+        return Err(Problem::new(Code::InvalidPayload, "a string contains the character NUL (\\u0000): leave it out"));
+    }
+    serde_json::from_slice(bytes).map_err(malformed)
+}
+
+/// A share of the memory for bodies.
+pub(super) struct Room {
+    of: Arc<Semaphore>,
+    taken: Option<OwnedSemaphorePermit>,
+}
+
+impl Room {
+    fn take(&mut self, bytes: usize) -> Result<(), Problem> {
+        let kib = u32::try_from(bytes.div_ceil(1024)).unwrap_or(u32::MAX);
+        let more = self.of.clone().try_acquire_many_owned(kib);
+        let more = more.map_err(|_| Problem::new(Code::Overloaded, "too many large bodies at one time; try again"))?;
+        match &mut self.taken {
+            Some(taken) => taken.merge(more),
+            None => self.taken = Some(more),
+        }
+        Ok(())
+    }
+}
+
+/// A JSON answer.
+pub(super) struct Answer<T>(pub(super) StatusCode, pub(super) T);
+
+impl<T: Serialize> IntoResponse for Answer<T> {
+    fn into_response(self) -> Response {
+        let Ok(body) = serde_json::to_vec(&self.1) else {
+            return Problem::new(Code::Internal, "the answer cannot be written as JSON").into_response();
+        };
+        (self.0, [(CONTENT_TYPE, HeaderValue::from_static("application/json"))], body).into_response()
+    }
+}
+
+/// 200.
+pub(super) fn ok<T: Serialize>(value: T) -> Answer<T> {
+    Answer(StatusCode::OK, value)
+}

@@ -1,0 +1,103 @@
+//! Declared kinds: what jobs may be enqueued.
+
+use axum::extract::State;
+use axum::http::StatusCode;
+
+use super::json::{Answer, Body, ok};
+use super::leases::within;
+use super::path::PathText;
+use super::problem::Problem;
+use super::state::{Api, to_the_end};
+use super::wire::{KindDeclaration, KindView, RetryDeclaration};
+use crate::job::limits::{MAX_ATTEMPTS_MAX, PRIORITY_MAX, PRIORITY_MIN, SCHEDULE_HORIZON, TIMEOUT_MAX};
+use crate::job::{Kind, KindDefaults, KindDefinition, QueueName, RetryPolicy};
+
+/// List declared kinds
+#[utoipa::path(
+    get, path = "/kinds", tag = "kinds", operation_id = "list_kinds",
+    responses((status = 200, description = "by name, built-in ones included", body = Vec<KindView>)),
+)]
+pub(super) async fn list_kinds(State(api): State<Api>) -> Result<Answer<Vec<KindView>>, Problem> {
+    let kinds = api.queue.kinds().await?.into_iter().map(|definition| {
+        let built_in = api.queue.is_built_in(&definition.kind);
+        KindView::new(definition, built_in)
+    });
+    Ok(ok(kinds.collect()))
+}
+
+/// Declare a kind, or change its declaration
+#[utoipa::path(
+    put, path = "/kinds/{kind}", tag = "kinds", operation_id = "declare_kind",
+    params(("kind" = String, Path, pattern = "^[a-z0-9_.:-]{1,64}$")),
+    request_body = KindDeclaration,
+    responses(
+        (status = 201, description = "declared", body = KindView),
+        (status = 200, description = "changed", body = KindView),
+        (status = 409), (status = 413), (status = 415), (status = 422),
+    ),
+)]
+pub(super) async fn declare_kind(
+    State(api): State<Api>,
+    PathText(name): PathText,
+    body: Body<KindDeclaration>,
+) -> Result<Answer<KindView>, Problem> {
+    let definition = definition(Kind::new(&name)?, body.value)?;
+    let (queue, stored) = (api.queue.clone(), definition.clone());
+    let is_new = to_the_end(async move { queue.put_kind(stored).await }).await??;
+    let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
+    Ok(Answer(status, KindView::new(definition, false)))
+}
+
+/// Forget a kind
+///
+/// Stops new jobs of it; existing ones go on.
+#[utoipa::path(
+    delete, path = "/kinds/{kind}", tag = "kinds", operation_id = "delete_kind",
+    params(("kind" = String, Path, pattern = "^[a-z0-9_.:-]{1,64}$")),
+    responses((status = 204, description = "forgotten"), (status = 404), (status = 409)),
+)]
+pub(super) async fn delete_kind(State(api): State<Api>, PathText(name): PathText) -> Result<StatusCode, Problem> {
+    let kind = Kind::new(&name).map_err(|_| Problem::not_found("kind", &name))?;
+    match to_the_end(async move { api.queue.delete_kind(&kind).await }).await?? {
+        true => Ok(StatusCode::NO_CONTENT),
+        false => Err(Problem::not_found("kind", name)),
+    }
+}
+
+fn definition(kind: Kind, declared: KindDeclaration) -> Result<KindDefinition, Problem> {
+    let timeout_max_ms = TIMEOUT_MAX.as_millis() as i64;
+    Ok(KindDefinition {
+        kind,
+        schema: declared.schema,
+        defaults: KindDefaults {
+            queue: declared.queue.map(QueueName::new).transpose()?,
+            priority: within("priority", declared.priority, PRIORITY_MIN.into()..=PRIORITY_MAX.into())?
+                .map(|priority| priority as i16),
+            max_attempts: within("max_attempts", declared.max_attempts, 1..=MAX_ATTEMPTS_MAX.into())?
+                .map(|attempts| attempts as u32),
+            timeout_ms: within("timeout_ms", declared.timeout_ms, 1..=timeout_max_ms)?.map(|ms| ms as u64),
+            retry: declared.retry.map(retry).transpose()?,
+        },
+    })
+}
+
+fn retry(declared: RetryDeclaration) -> Result<RetryPolicy, Problem> {
+    let longest_ms = SCHEDULE_HORIZON.as_millis() as i64;
+    let ms = |field, value| within(field, value, 0..=longest_ms).map(|ms| ms.map(|ms| ms as u64));
+    let RetryDeclaration { base_ms, cap_ms, factor, delays_ms } = declared;
+    let Some(delays_ms) = delays_ms else {
+        let RetryPolicy::Spread { base_ms: base, cap_ms: cap, factor: growth } = RetryPolicy::default() else {
+            unreachable!("the default is a window that grows")
+        };
+        return Ok(RetryPolicy::Spread {
+            base_ms: ms("base_ms", base_ms)?.unwrap_or(base),
+            cap_ms: ms("cap_ms", cap_ms)?.unwrap_or(cap),
+            factor: factor.unwrap_or(growth),
+        });
+    };
+    if base_ms.is_some() || cap_ms.is_some() || factor.is_some() {
+        return Err(Problem::invalid("retry has either delays_ms, or base_ms, cap_ms and factor: send one of the two"));
+    }
+    let delays = delays_ms.into_iter().map(|delay| Ok(ms("delays_ms", Some(delay))?.unwrap_or_default()));
+    Ok(RetryPolicy::Fixed { delays_ms: delays.collect::<Result<_, Problem>>()? })
+}

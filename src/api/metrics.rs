@@ -1,0 +1,112 @@
+//! Metrics for Prometheus. Whatever this process records with the `metrics` crate is shown; depths are looked up when
+//! somebody scrapes. Labels are bounded: route templates, never paths, and at most 1,000 queues.
+
+use std::fmt::Write;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::http::HeaderValue;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse, Response};
+use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
+
+use super::limits::QUEUE_LABELS_MAX;
+use super::problem::Problem;
+use super::state::Api;
+use crate::job::Status;
+use crate::store::Stats;
+
+/// From a tenth of a millisecond to a minute: a commit is about one, a long poll up to thirty thousand.
+const SECONDS: [f64; 16] =
+    [0.0001, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 30.0, 60.0];
+/// Batches are capped at 1,000.
+const SIZES: [f64; 9] = [1.0, 2.0, 5.0, 10.0, 25.0, 50.0, 100.0, 250.0, 500.0];
+
+static RECORDER: OnceLock<PrometheusHandle> = OnceLock::new();
+
+/// Records everything from now on. Done once per process, by whoever comes first; later calls do nothing.
+pub fn install() {
+    handle();
+}
+
+/// Everything recorded so far, as Prometheus text.
+pub fn render() -> String {
+    handle().render()
+}
+
+/// Folds what was recorded together, so that memory stays flat while nobody scrapes. Call every few seconds.
+pub fn upkeep() {
+    handle().run_upkeep();
+}
+
+fn handle() -> &'static PrometheusHandle {
+    RECORDER.get_or_init(|| {
+        let recorder = PrometheusBuilder::new()
+            .set_buckets_for_metric(Matcher::Suffix("_seconds".into()), &SECONDS)
+            .and_then(|builder| builder.set_buckets_for_metric(Matcher::Suffix("_size".into()), &SIZES))
+            .expect("the lists of buckets are not empty")
+            .build_recorder();
+        let handle = recorder.handle();
+        if metrics::set_global_recorder(recorder).is_err() {
+            tracing::warn!("this program records metrics elsewhere already; /metrics shows only queue depths");
+        }
+        handle
+    })
+}
+
+pub(super) fn request(route: &str, method: &'static str, status: u16, took: Duration) {
+    let labels = [("route", route.to_owned()), ("method", method.to_owned()), ("status", status.to_string())];
+    metrics::counter!("http_requests_total", &labels).increment(1);
+    metrics::histogram!("http_request_duration_seconds", &labels).record(took.as_secs_f64());
+}
+
+pub(super) fn leases_lost(count: usize) {
+    if count > 0 {
+        metrics::counter!("leases_lost_total").increment(count as u64);
+    }
+}
+
+/// Metrics for Prometheus
+#[utoipa::path(
+    get, path = "/metrics", tag = "health", operation_id = "metrics",
+    responses((status = 200, description = "Prometheus text", body = String, content_type = "text/plain")),
+)]
+pub(super) async fn metrics(State(api): State<Api>) -> Result<Response, Problem> {
+    let mut text = render();
+    // Without the store, what this process knows is still worth a scrape.
+    match api.queue.stats().await {
+        Ok(stats) => write_depths(&mut text, &stats),
+        Err(error) => tracing::debug!(%error, "queue depths are left out of the metrics"),
+    }
+    let prometheus = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
+    Ok(([(CONTENT_TYPE, prometheus)], text).into_response())
+}
+
+fn write_depths(text: &mut String, stats: &Stats) {
+    // Writing into a string cannot fail.
+    let _ = write_all_depths(text, stats);
+}
+
+fn write_all_depths(text: &mut String, stats: &Stats) -> std::fmt::Result {
+    let shown = || stats.queues.iter().take(QUEUE_LABELS_MAX);
+    let others = || stats.queues.values().skip(QUEUE_LABELS_MAX);
+    writeln!(text, "# HELP queue_depth Jobs per queue and status.\n# TYPE queue_depth gauge")?;
+    for status in Status::ALL {
+        for (name, queue) in shown() {
+            let depth = queue.counts.get(&status).copied().unwrap_or(0);
+            writeln!(text, "queue_depth{{queue=\"{name}\",status=\"{status}\"}} {depth}")?;
+        }
+        if stats.queues.len() > QUEUE_LABELS_MAX {
+            let depth: u64 = others().filter_map(|queue| queue.counts.get(&status)).sum();
+            writeln!(text, "queue_depth{{queue=\"other queues\",status=\"{status}\"}} {depth}")?;
+        }
+    }
+    writeln!(text, "# HELP queue_oldest_ready_seconds How long the longest-waiting due job has been due.")?;
+    writeln!(text, "# TYPE queue_oldest_ready_seconds gauge")?;
+    for (name, queue) in shown() {
+        let age = queue.oldest_ready.unwrap_or_default().as_secs_f64();
+        writeln!(text, "queue_oldest_ready_seconds{{queue=\"{name}\"}} {age}")?;
+    }
+    Ok(())
+}

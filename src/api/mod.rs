@@ -1,0 +1,102 @@
+//! The HTTP API: what producers, workers and operators in any language talk to.
+//!
+//! It translates, and decides nothing: [`wire`] gives requests and answers their shape, [`queue`](crate::queue) checks
+//! and [`store`](crate::store) acts. Every request comes through one layer ([`door`]), every error leaves as one kind of
+//! body ([`problem`]). It keeps nothing that matters: any number of API processes can serve one PostgreSQL store.
+//!
+//! Start reading at [`serve()`] and at the list of routes below; then one file per group of routes.
+
+mod auth;
+mod depth;
+mod door;
+mod enqueue;
+mod health;
+mod jobs;
+mod json;
+mod kinds;
+mod lease_token;
+mod leases;
+mod limits;
+mod list;
+pub mod metrics;
+mod openapi;
+mod origin;
+mod path;
+mod patient;
+mod problem;
+mod queues;
+mod rates;
+mod serve;
+mod settle;
+mod slow;
+mod state;
+mod stats;
+mod tokens;
+mod wire;
+
+use axum::{Router, middleware};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+pub use health::ReadyCheck;
+pub use limits::ApiLimits;
+pub use openapi::openapi_json;
+pub use serve::{Exposed, ServeError, may_bind, serve, serve_probes};
+pub use state::ApiSettings;
+
+use self::problem::{Code, Problem};
+use self::state::{Api, Exposure, Shared};
+
+/// The API as a router of its own, for embedding. It assumes that only this machine can reach it: without tokens it is
+/// open, to `Host` names of the loopback. Prefer [`serve()`], which also minds connections and time.
+pub fn router(settings: ApiSettings) -> Router {
+    metrics::install();
+    assemble(Shared::new(settings, Exposure::Loopback), routes())
+}
+
+/// Every route there is.
+fn routes() -> OpenApiRouter<Api> {
+    OpenApiRouter::new()
+        .routes(routes!(enqueue::enqueue, list::list_jobs))
+        .routes(routes!(enqueue::enqueue_batch))
+        .routes(routes!(jobs::get_job, jobs::delete_job))
+        .routes(routes!(jobs::get_attempts))
+        .routes(routes!(jobs::cancel_job))
+        .routes(routes!(jobs::redrive_job))
+        .routes(routes!(leases::lease))
+        .routes(routes!(settle::heartbeat))
+        .routes(routes!(settle::settle))
+        .routes(routes!(queues::list_queues))
+        .routes(routes!(queues::pause_queue))
+        .routes(routes!(queues::resume_queue))
+        .routes(routes!(kinds::list_kinds))
+        .routes(routes!(kinds::declare_kind, kinds::delete_kind))
+        .routes(routes!(stats::stats))
+        .routes(routes!(tokens::make_token, tokens::list_tokens))
+        .routes(routes!(tokens::revoke_token))
+        .merge(probes())
+        .routes(routes!(openapi::docs))
+        .routes(routes!(openapi::docs_file))
+        .routes(routes!(openapi::openapi))
+}
+
+/// What tells how a process is doing.
+fn probes() -> OpenApiRouter<Api> {
+    OpenApiRouter::new()
+        .routes(routes!(health::health))
+        .routes(routes!(health::livez))
+        .routes(routes!(health::readyz))
+        .routes(routes!(metrics::metrics))
+}
+
+/// Routes behind the door.
+fn assemble(api: Api, routes: OpenApiRouter<Api>) -> Router {
+    let (router, _) = routes.split_for_parts();
+    router
+        .fallback(|| async { Problem::new(Code::NoSuchRoute, "see /docs for the routes there are") })
+        .method_not_allowed_fallback(|| async {
+            Problem::new(Code::MethodNotAllowed, "see the Allow header for the methods there are")
+        })
+        .layer(middleware::from_fn_with_state(api.clone(), door::pass))
+        .with_state(api)
+}

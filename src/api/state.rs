@@ -1,0 +1,123 @@
+//! What an API server is made of: its settings, and what its requests share.
+
+use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
+
+use tokio::sync::{Semaphore, watch};
+use tracing::Instrument;
+
+use super::auth::Keys;
+use super::depth::DepthGate;
+use super::health::ReadyCheck;
+use super::limits::{ApiLimits, BODIES_MAX};
+use super::problem::{Code, Problem};
+use super::rates::Rates;
+use super::slow::Slowdown;
+use crate::queue::Queue;
+
+/// How an API server is to behave.
+#[derive(Clone)]
+pub struct ApiSettings {
+    /// The queue it serves.
+    pub queue: Queue,
+    /// The first token: it may do everything. Others are made with it.
+    pub admin_token: Option<String>,
+    /// Names that the `Host` header may give, besides those of the loopback, while there is no token.
+    pub hosts: Vec<String>,
+    /// A queue with this many waiting jobs takes no more (429).
+    pub max_queue_depth: Option<u64>,
+    /// What `/readyz` looks at, besides the store.
+    pub checks: Vec<Arc<dyn ReadyCheck>>,
+    /// What one caller may take up.
+    pub limits: ApiLimits,
+}
+
+impl ApiSettings {
+    /// The usual settings.
+    pub fn new(queue: Queue) -> Self {
+        Self {
+            queue,
+            admin_token: None,
+            hosts: Vec::new(),
+            max_queue_depth: None,
+            checks: Vec::new(),
+            limits: ApiLimits::default(),
+        }
+    }
+}
+
+impl fmt::Debug for ApiSettings {
+    /// Without the token.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ApiSettings")
+            .field("queue", &self.queue)
+            .field("hosts", &self.hosts)
+            .field("max_queue_depth", &self.max_queue_depth)
+            .field("limits", &self.limits)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Who can reach the server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Exposure {
+    /// Only programs on this machine: without tokens, it is open to them.
+    Loopback,
+    /// Others too: without tokens, nobody gets in.
+    Network,
+}
+
+/// Shared by all requests.
+pub(super) struct Shared {
+    pub(super) queue: Queue,
+    pub(super) keys: Keys,
+    pub(super) hosts: Vec<String>,
+    pub(super) slow: Slowdown,
+    pub(super) depth: DepthGate,
+    pub(super) rates: Rates,
+    pub(super) checks: Vec<Arc<dyn ReadyCheck>>,
+    pub(super) limits: ApiLimits,
+    /// Places for enqueues.
+    pub(super) enqueues: Arc<Semaphore>,
+    /// Memory for bodies, in KiB.
+    pub(super) bodies: Arc<Semaphore>,
+    /// Turns true when the server is shutting down.
+    pub(super) closing: watch::Sender<bool>,
+}
+
+/// How handlers see it.
+pub(super) type Api = Arc<Shared>;
+
+impl Shared {
+    pub(super) fn new(settings: ApiSettings, exposure: Exposure) -> Api {
+        let hosts = settings.hosts.iter().map(|host| host.to_ascii_lowercase()).collect();
+        Arc::new(Self {
+            keys: Keys::new(settings.queue.store().clone(), settings.admin_token.as_deref(), exposure),
+            hosts,
+            slow: Slowdown::default(),
+            depth: DepthGate::new(settings.max_queue_depth),
+            rates: Rates::default(),
+            checks: settings.checks,
+            enqueues: Arc::new(Semaphore::new(settings.limits.enqueues_in_flight)),
+            bodies: Arc::new(Semaphore::new(BODIES_MAX / 1024)),
+            closing: watch::Sender::new(false),
+            limits: settings.limits,
+            queue: settings.queue,
+        })
+    }
+
+    pub(super) fn is_closing(&self) -> bool {
+        *self.closing.borrow()
+    }
+}
+
+/// Does it to the end, even if the caller hangs up halfway.
+pub(super) async fn to_the_end<T: Send + 'static>(
+    work: impl Future<Output = T> + Send + 'static,
+) -> Result<T, Problem> {
+    tokio::spawn(work.in_current_span()).await.map_err(|error| {
+        tracing::error!(%error, "a request failed");
+        Problem::new(Code::Internal, "the server's log says more under this request_id")
+    })
+}

@@ -1,0 +1,278 @@
+//! Jobs and attempts, coming and going.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use utoipa::ToSchema;
+use uuid::Uuid;
+
+use super::Whole;
+use crate::job::{AttemptRecord, JobId, JobRecord, JobRequest, Json, NotJson, Progress};
+use crate::store::Enqueued;
+
+/// A job to be enqueued. Only `kind` and `payload` must be said.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(example = json!({"kind": "welcome", "payload": {"user": 42}, "idempotency_key": "welcome-42"}))]
+pub(in crate::api) struct NewJob {
+    /// Which handler runs it. Must be declared.
+    #[schema(pattern = "^[a-z0-9_.:-]{1,64}$")]
+    kind: String,
+    /// What the handler is given; at most 256 KiB.
+    #[schema(value_type = Value)]
+    payload: Box<RawValue>,
+    /// The lane; the kind's default, else `default`.
+    #[schema(pattern = "^[a-z0-9_.:-]{1,64}$")]
+    queue: Option<String>,
+    /// Higher runs first.
+    #[schema(value_type = Option<i64>, minimum = -100, maximum = 100)]
+    priority: Option<Whole>,
+    /// How many starts may count.
+    #[schema(value_type = Option<i64>, minimum = 1, maximum = 10000)]
+    max_attempts: Option<Whole>,
+    /// Earliest start; excludes `delay_ms`. A time in the past means now.
+    run_at: Option<Timestamp>,
+    /// Earliest start, from now; excludes `run_at`.
+    #[schema(value_type = Option<i64>, minimum = 0)]
+    delay_ms: Option<Whole>,
+    /// Deadline of one attempt.
+    #[schema(value_type = Option<i64>, minimum = 1)]
+    timeout_ms: Option<Whole>,
+    /// The same key again answers with the job it was first used for. The header `Idempotency-Key` wins over it.
+    #[schema(min_length = 1, max_length = 255)]
+    idempotency_key: Option<String>,
+}
+
+impl NewJob {
+    /// `key` is what the header said, if it said something.
+    pub(in crate::api) fn into_request(self, key: Option<String>) -> Result<JobRequest, NotJson> {
+        let number = |value: Option<Whole>| value.map(|Whole(number)| number);
+        Ok(JobRequest {
+            kind: self.kind,
+            payload: Json::of(&self.payload)?,
+            queue: self.queue,
+            priority: number(self.priority),
+            max_attempts: number(self.max_attempts),
+            run_at: self.run_at,
+            delay_ms: number(self.delay_ms),
+            timeout_ms: number(self.timeout_ms),
+            idempotency_key: key.or(self.idempotency_key),
+        })
+    }
+}
+
+/// Up to 1,000 jobs, stored together or not at all.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(in crate::api) struct NewJobs {
+    /// The jobs.
+    #[schema(min_items = 1, max_items = 1000)]
+    pub(in crate::api) jobs: Vec<NewJob>,
+}
+
+/// Where a job stands.
+#[derive(ToSchema)]
+#[schema(as = Status, rename_all = "snake_case")]
+#[expect(dead_code, reason = "the names, for the OpenAPI document")]
+pub(in crate::api) enum StatusName {
+    Queued,
+    Running,
+    Retrying,
+    Succeeded,
+    FailedPermanent,
+    Cancelled,
+}
+
+/// A job.
+#[derive(Debug, Serialize, ToSchema)]
+pub(in crate::api) struct Job {
+    /// A UUID v7; treat it as opaque.
+    id: Uuid,
+    /// Which handler runs it.
+    #[schema(example = "welcome")]
+    kind: String,
+    /// The lane it waits in.
+    #[schema(example = "default")]
+    queue: String,
+    /// What the handler is given.
+    #[schema(value_type = Value)]
+    payload: Json,
+    #[schema(value_type = StatusName)]
+    status: &'static str,
+    /// Higher runs first.
+    priority: i16,
+    /// Starts that count.
+    attempts: u32,
+    /// How many may count.
+    max_attempts: u32,
+    /// Earliest (next) start.
+    run_at: Timestamp,
+    /// Deadline of one attempt.
+    #[schema(required)]
+    timeout_ms: Option<u64>,
+    /// Enqueueing with the same key again answers with this job.
+    #[schema(required)]
+    idempotency_key: Option<String>,
+    /// Somebody asked for it to stop.
+    cancel_requested: bool,
+    /// Who runs it; only while it runs.
+    #[schema(required)]
+    locked_by: Option<String>,
+    /// Since when; only while it runs.
+    #[schema(required)]
+    locked_at: Option<Timestamp>,
+    /// Until when without a heartbeat; only while it runs.
+    #[schema(required)]
+    lease_expires_at: Option<Timestamp>,
+    /// The newest error; kept after a later success.
+    #[schema(required)]
+    last_error: Option<String>,
+    /// What the handler returned.
+    #[schema(value_type = Value)]
+    result: Option<Json>,
+    #[schema(required)]
+    progress: Option<ProgressView>,
+    /// When it was accepted.
+    created_at: Timestamp,
+    /// When it last changed.
+    updated_at: Timestamp,
+    /// Start of the newest attempt.
+    #[schema(required)]
+    started_at: Option<Timestamp>,
+    /// When it reached its end.
+    #[schema(required)]
+    finished_at: Option<Timestamp>,
+}
+
+/// How far the handler says it is.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Progress)]
+struct ProgressView {
+    /// 0 to 100.
+    #[schema(required, maximum = 100)]
+    percent: Option<u8>,
+    /// A line for a person.
+    #[schema(required)]
+    message: Option<String>,
+}
+
+impl From<&Progress> for ProgressView {
+    fn from(progress: &Progress) -> Self {
+        Self { percent: progress.percent(), message: progress.message().map(str::to_owned) }
+    }
+}
+
+impl Job {
+    pub(in crate::api) fn id(&self) -> JobId {
+        self.id.into()
+    }
+
+    /// About how many bytes it takes on the wire.
+    pub(in crate::api) fn weight(&self) -> usize {
+        let json = |json: Option<&Json>| json.map_or(0, |json| json.as_str().len());
+        512 + json(Some(&self.payload)) + json(self.result.as_ref()) + self.last_error.as_ref().map_or(0, String::len)
+    }
+}
+
+impl From<JobRecord> for Job {
+    fn from(job: JobRecord) -> Self {
+        Self {
+            id: *job.id.as_uuid(),
+            kind: job.kind.to_string(),
+            queue: job.queue.to_string(),
+            payload: job.payload,
+            status: job.status.as_str(),
+            priority: job.priority,
+            attempts: job.attempts,
+            max_attempts: job.max_attempts,
+            run_at: job.run_at,
+            timeout_ms: job.timeout_ms,
+            idempotency_key: job.idempotency_key,
+            cancel_requested: job.cancel_requested,
+            locked_by: job.locked_by.map(|worker| worker.to_string()),
+            locked_at: job.locked_at,
+            lease_expires_at: job.lease_expires_at,
+            last_error: job.last_error,
+            result: job.result,
+            progress: job.progress.as_ref().map(ProgressView::from),
+            created_at: job.created_at,
+            updated_at: job.updated_at,
+            started_at: job.started_at,
+            finished_at: job.finished_at,
+        }
+    }
+}
+
+/// What became of each job of a batch, in the order sent.
+#[derive(Debug, Serialize, ToSchema)]
+pub(in crate::api) struct BatchResults {
+    pub(in crate::api) results: Vec<BatchResult>,
+}
+
+/// One job of a batch.
+#[derive(Debug, Serialize, ToSchema)]
+pub(in crate::api) struct BatchResult {
+    /// `false`: the idempotency key was known, and this is the job it belongs to.
+    created: bool,
+    job: Job,
+}
+
+impl From<Enqueued> for BatchResult {
+    fn from(enqueued: Enqueued) -> Self {
+        Self { created: enqueued.created, job: enqueued.job.into() }
+    }
+}
+
+/// `cancelled`: it will not run. `pending`: it is running, and its worker will be told.
+#[derive(Debug, Serialize, ToSchema)]
+pub(in crate::api) struct CancelAnswer {
+    #[schema(example = "cancelled", pattern = "^(cancelled|pending)$")]
+    pub(in crate::api) status: &'static str,
+}
+
+/// How an attempt ended.
+#[derive(ToSchema)]
+#[schema(as = AttemptOutcome, rename_all = "snake_case")]
+#[expect(dead_code, reason = "the names, for the OpenAPI document")]
+pub(in crate::api) enum OutcomeName {
+    Succeeded,
+    Failed,
+    TimedOut,
+    LeaseExpired,
+    Released,
+    Snoozed,
+    Cancelled,
+}
+
+/// One start of a job.
+#[derive(Debug, Serialize, ToSchema)]
+pub(in crate::api) struct Attempt {
+    /// Which attempt; numbers can repeat after a release, snooze or redrive.
+    attempt: u32,
+    /// Who ran it.
+    worker: String,
+    /// When it was claimed.
+    started_at: Timestamp,
+    /// When it ended; null while it runs.
+    #[schema(required)]
+    ended_at: Option<Timestamp>,
+    /// How it ended; null while it runs.
+    #[schema(required, value_type = Option<OutcomeName>)]
+    outcome: Option<&'static str>,
+    /// What went wrong, if something did.
+    #[schema(required)]
+    error: Option<String>,
+}
+
+impl From<AttemptRecord> for Attempt {
+    fn from(attempt: AttemptRecord) -> Self {
+        Self {
+            attempt: attempt.attempt,
+            worker: attempt.worker.to_string(),
+            started_at: attempt.started_at,
+            ended_at: attempt.ended_at,
+            outcome: attempt.outcome.map(|outcome| outcome.as_str()),
+            error: attempt.error,
+        }
+    }
+}

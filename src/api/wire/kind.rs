@@ -1,0 +1,108 @@
+//! Declared kinds.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use utoipa::ToSchema;
+
+use super::Whole;
+use crate::job::{KindDefinition, RetryPolicy};
+
+/// What is declared about a kind. Everything is optional; `{}` takes any payload.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(example = json!({"schema": {"type": "object", "required": ["user"]}, "max_attempts": 5}))]
+pub(in crate::api) struct KindDeclaration {
+    /// JSON Schema of the payload.
+    #[schema(value_type = Option<Object>)]
+    pub(in crate::api) schema: Option<Value>,
+    /// Where its jobs wait, unless they say otherwise.
+    #[schema(pattern = "^[a-z0-9_.:-]{1,64}$")]
+    pub(in crate::api) queue: Option<String>,
+    /// Higher runs first.
+    #[schema(value_type = Option<i64>, minimum = -100, maximum = 100)]
+    pub(in crate::api) priority: Option<Whole>,
+    /// How many starts may count.
+    #[schema(value_type = Option<i64>, minimum = 1, maximum = 10000)]
+    pub(in crate::api) max_attempts: Option<Whole>,
+    /// Deadline of one attempt.
+    #[schema(value_type = Option<i64>, minimum = 1)]
+    pub(in crate::api) timeout_ms: Option<Whole>,
+    /// Waits between attempts.
+    pub(in crate::api) retry: Option<RetryDeclaration>,
+}
+
+/// A window that grows (`base_ms`, `cap_ms`, `factor`), or fixed waits (`delays_ms`).
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(in crate::api) struct RetryDeclaration {
+    /// Shortest wait; 1,000 unless said.
+    #[schema(value_type = Option<i64>, minimum = 0)]
+    pub(in crate::api) base_ms: Option<Whole>,
+    /// Longest wait; 60,000 unless said.
+    #[schema(value_type = Option<i64>, minimum = 0)]
+    pub(in crate::api) cap_ms: Option<Whole>,
+    /// Growth per attempt; 3 unless said.
+    #[schema(minimum = 1)]
+    pub(in crate::api) factor: Option<f64>,
+    /// Exactly these waits, the last one repeated.
+    #[schema(value_type = Option<Vec<i64>>, min_items = 1, max_items = 1000)]
+    pub(in crate::api) delays_ms: Option<Vec<Whole>>,
+}
+
+/// A declared kind.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Kind)]
+pub(in crate::api) struct KindView {
+    #[schema(example = "welcome")]
+    kind: String,
+    /// Always declared, not to be changed.
+    built_in: bool,
+    /// JSON Schema of the payload; null takes anything.
+    schema: Option<Value>,
+    #[schema(required)]
+    queue: Option<String>,
+    #[schema(required)]
+    priority: Option<i16>,
+    #[schema(required)]
+    max_attempts: Option<u32>,
+    #[schema(required)]
+    timeout_ms: Option<u64>,
+    #[schema(required)]
+    retry: Option<RetryView>,
+}
+
+/// Waits between attempts.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(untagged)]
+#[schema(as = Retry)]
+pub(in crate::api) enum RetryView {
+    /// Drawn from a window that grows.
+    Spread { base_ms: u64, cap_ms: u64, factor: f64 },
+    /// Exactly these, the last one repeated.
+    Fixed { delays_ms: Vec<u64> },
+}
+
+impl From<RetryPolicy> for RetryView {
+    fn from(policy: RetryPolicy) -> Self {
+        match policy {
+            RetryPolicy::Spread { base_ms, cap_ms, factor } => Self::Spread { base_ms, cap_ms, factor },
+            RetryPolicy::Fixed { delays_ms } => Self::Fixed { delays_ms },
+        }
+    }
+}
+
+impl KindView {
+    pub(in crate::api) fn new(definition: KindDefinition, built_in: bool) -> Self {
+        let defaults = definition.defaults;
+        Self {
+            kind: definition.kind.to_string(),
+            built_in,
+            schema: definition.schema,
+            queue: defaults.queue.map(|queue| queue.to_string()),
+            priority: defaults.priority,
+            max_attempts: defaults.max_attempts,
+            timeout_ms: defaults.timeout_ms,
+            retry: defaults.retry.map(RetryView::from),
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! The JSON of the API, apart from the types of the domain: what is read and written here is a promise to other
+//! people's programs. Requests refuse fields they do not know; answers may grow.
+//!
+//! Nothing is decided here. Shapes only: the values are checked by [`job`](crate::job) and [`queue`](crate::queue).
+
+mod job;
+mod kind;
+mod lease;
+mod queue;
+mod sound;
+mod token;
+mod whole;
+
+pub(super) use job::{Attempt, BatchResult, BatchResults, CancelAnswer, Job, NewJob, NewJobs, StatusName};
+pub(super) use kind::{KindDeclaration, KindView, RetryDeclaration};
+pub(super) use lease::{
+    Beat, BeatView, Heartbeat, HeartbeatAnswer, LeaseRequest, LeaseView, Leases, OutcomeReport, Sent, SettledView,
+    Settlement, SettlementAnswer,
+};
+pub(super) use queue::{QueueView, RatesView, StatsView};
+pub(super) use sound::{Nul, check_json};
+pub(super) use token::{NewToken, TokenMade, TokenView};
+pub(super) use whole::Whole;
+
+use serde::Serialize;
+use utoipa::ToSchema;
+
+/// What is wrong with one item of a list.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+pub(super) struct ItemError {
+    /// Its place, counted from 0.
+    #[schema(example = 3)]
+    pub(super) index: usize,
+    /// What is wrong.
+    pub(super) detail: String,
+}
+
+/// An error, as RFC 9457 wants it.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Problem, example = json!({
+    "type": "urn:steadfast:problem:unknown_kind", "title": "nobody declared this kind", "status": 422,
+    "detail": "kind \"welcom\" is not declared (did you mean welcome?)", "code": "unknown_kind",
+    "request_id": "0198c0de-0000-7000-8000-000000000000"
+}))]
+pub(super) struct ProblemShape {
+    /// Names the problem; the code as a URN.
+    r#type: String,
+    /// The same for every problem of this type.
+    title: String,
+    /// The HTTP status.
+    status: u16,
+    /// What happened this time, and the way out.
+    detail: String,
+    /// A stable word for programs.
+    code: String,
+    /// Find it again in the server's log.
+    request_id: String,
+    /// For batches: which items are at fault.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    errors: Option<Vec<ItemError>>,
+}
+
+/// Says that all is well.
+#[derive(Serialize, ToSchema)]
+pub(super) struct Health {
+    /// `ok`.
+    #[schema(example = "ok")]
+    pub(super) status: &'static str,
+}

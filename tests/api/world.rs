@@ -1,0 +1,118 @@
+//! A store of its own for every test, and servers on it.
+
+use std::net::SocketAddr;
+
+use serde_json::{Value, json};
+use steadfast::Queue;
+use steadfast::api::{ApiSettings, ServeError, serve};
+use steadfast::job::{Kind, KindDefinition};
+use tempfile::TempDir;
+use tokio::net::TcpListener;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+use crate::client::{Call, Reply};
+
+/// One store. Worlds share nothing with each other.
+pub(crate) struct World {
+    url: String,
+    /// Removed when the test is over.
+    _dir: Option<TempDir>,
+}
+
+impl World {
+    pub(crate) async fn sqlite() -> Self {
+        // Beside the build, on a real disk: a system's temporary directory may be memory, where syncing is free.
+        let dir = TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        let url = format!("sqlite://{}", dir.path().join("jobs.db").display());
+        Self { url, _dir: Some(dir) }
+    }
+
+    /// The queue, with one built-in kind.
+    pub(crate) async fn queue(&self) -> Queue {
+        let built_in = KindDefinition::any(Kind::new("built_in").unwrap());
+        Queue::builder(&self.url).built_in_kinds(vec![built_in]).open().await.unwrap()
+    }
+
+    /// An open server on the loopback, with the kind `welcome` declared.
+    pub(crate) async fn server(&self) -> Server {
+        self.server_with(|_| ()).await
+    }
+
+    pub(crate) async fn server_with(&self, change: impl FnOnce(&mut ApiSettings)) -> Server {
+        let queue = self.queue().await;
+        queue.put_kind(KindDefinition::any(Kind::new("welcome").unwrap())).await.unwrap();
+        let mut settings = ApiSettings::new(queue.clone());
+        change(&mut settings);
+        Server::start(queue, settings).await
+    }
+}
+
+/// A server that runs until the test is over.
+pub(crate) struct Server {
+    pub(crate) address: SocketAddr,
+    pub(crate) queue: Queue,
+    stop: Option<oneshot::Sender<()>>,
+    running: JoinHandle<Result<(), ServeError>>,
+}
+
+impl Server {
+    pub(crate) async fn start(queue: Queue, settings: ApiSettings) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (stop, stopped) = oneshot::channel();
+        let shutdown = async move {
+            // A test that ends without stopping the server drops the sender; that is a stop too.
+            let _ = stopped.await;
+        };
+        let running = tokio::spawn(serve(listener, settings, shutdown));
+        Self { address, queue, stop: Some(stop), running }
+    }
+
+    /// Begins the shutdown; await what is returned for its end.
+    pub(crate) fn stop(mut self) -> JoinHandle<Result<(), ServeError>> {
+        drop(self.stop.take());
+        self.running
+    }
+
+    pub(crate) fn call(&self, method: &str, path: &str) -> Call {
+        Call::new(self.address, method, path)
+    }
+
+    pub(crate) async fn get(&self, path: &str) -> Reply {
+        self.call("GET", path).send().await
+    }
+
+    pub(crate) async fn delete(&self, path: &str) -> Reply {
+        self.call("DELETE", path).send().await
+    }
+
+    pub(crate) async fn post(&self, path: &str, body: Value) -> Reply {
+        self.call("POST", path).json(&body).send().await
+    }
+
+    pub(crate) async fn put(&self, path: &str, body: Value) -> Reply {
+        self.call("PUT", path).json(&body).send().await
+    }
+
+    /// Enqueues a `welcome` and answers its id.
+    pub(crate) async fn enqueue(&self) -> String {
+        let job = self.post("/jobs", json!({"kind": "welcome", "payload": {}})).await.expect(201);
+        job["id"].as_str().unwrap().to_owned()
+    }
+
+    /// Leases up to `max` jobs as worker `w`.
+    pub(crate) async fn lease(&self, max: usize) -> Vec<Value> {
+        let leases = self.post("/leases", json!({"worker": "w", "max": max})).await.expect(200);
+        leases["leases"].as_array().unwrap().clone()
+    }
+
+    /// Settles one lease and answers the verdict.
+    pub(crate) async fn settle(&self, lease: &Value, outcome: Value) -> String {
+        let mut outcome = outcome;
+        outcome["job_id"] = lease["job"]["id"].clone();
+        outcome["lease_token"] = lease["lease_token"].clone();
+        let answer = self.post("/leases/settle", json!({"worker": "w", "outcomes": [outcome]})).await.expect(200);
+        answer["outcomes"][0]["status"].as_str().unwrap().to_owned()
+    }
+}
