@@ -50,6 +50,8 @@ pub mod api;
 pub mod job;
 pub mod kinds;
 pub mod queue;
+#[cfg(feature = "server")]
+pub mod server;
 pub mod store;
 #[cfg(feature = "worker")]
 pub mod worker;

@@ -1,2 +1,5 @@
-//! x
-fn main() {}
+//! `steadfast`: all roles, and commands for a running server.
+
+fn main() -> std::process::ExitCode {
+    steadfast::server::steadfast()
+}

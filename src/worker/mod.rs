@@ -9,6 +9,7 @@ mod dispatcher;
 mod handler;
 mod heartbeat;
 mod held;
+mod housekeeping;
 mod pool;
 mod prefetch;
 mod pruner;
@@ -29,6 +30,7 @@ use tokio::sync::Semaphore;
 
 pub use context::{Context, StopReason};
 pub use handler::{Completion, Handler, JobError};
+pub use housekeeping::run_housekeeping;
 pub use runtime::{Retention, WorkerSettings};
 pub use shutdown::shutdown_signal;
 pub use supervise::WorkerHealth;

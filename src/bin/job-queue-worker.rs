@@ -1,0 +1,7 @@
+//! `job-queue-worker`: the same as `steadfast worker`.
+
+use steadfast::server::{Role, role};
+
+fn main() -> std::process::ExitCode {
+    role(Role::Worker, "job-queue-worker")
+}

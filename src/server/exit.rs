@@ -1,0 +1,71 @@
+//! How programs end. The numbers are a promise to scripts; `docs/operations.md` lists them.
+
+use std::error::Error;
+use std::process::ExitCode;
+
+use super::settings::SettingsError;
+
+/// How a program ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Exit {
+    /// All is well.
+    Ok = 0,
+    /// It could not be done: a job failed, a request was refused, a role could not start or go on.
+    Failed = 1,
+    /// Wrong arguments or settings. (Also what clap exits with.)
+    Usage = 2,
+    /// No server answered.
+    Unreachable = 3,
+    /// There is no such job, queue, kind or token.
+    NotFound = 4,
+    /// The token is missing, wrong, or not enough.
+    Denied = 5,
+    /// The time given with `--timeout` is over.
+    TimedOut = 6,
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(exit as u8)
+    }
+}
+
+/// An error that knows how the program should end.
+#[derive(Debug, thiserror::Error)]
+#[error("{message}")]
+pub(super) struct Failure {
+    pub(super) exit: Exit,
+    pub(super) message: String,
+}
+
+impl Failure {
+    pub(super) fn new(exit: Exit, message: impl Into<String>) -> Self {
+        Self { exit, message: message.into() }
+    }
+}
+
+/// Says on stderr what went wrong, in one line, and how the program is to end.
+pub(super) fn report(error: &anyhow::Error) -> ExitCode {
+    eprintln!("error: {}", in_one_line(error.as_ref()));
+    let exit = if error.downcast_ref::<SettingsError>().is_some() {
+        Exit::Usage
+    } else {
+        error.downcast_ref::<Failure>().map_or(Exit::Failed, |failure| failure.exit)
+    };
+    exit.into()
+}
+
+/// An error with its causes, without what was said before.
+fn in_one_line(error: &(dyn Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let why = error.to_string();
+        if !text.contains(&why) {
+            text.push_str(": ");
+            text.push_str(&why);
+        }
+        cause = error.source();
+    }
+    text.lines().map(str::trim).collect::<Vec<_>>().join(" ")
+}

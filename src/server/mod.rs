@@ -1,0 +1,16 @@
+//! The programs: settings, roles and the command line. Only here: clap, anyhow, tracing-subscriber.
+//!
+//! Nothing here knows how a job is stored, run or served; it puts [`queue`](crate::queue), `worker` and `api` together
+//! ([`roles`]) as told by [`settings`], and talks to a running server over HTTP ([`cli`]). The programs in `src/bin`
+//! only call [`steadfast()`] or [`role()`].
+
+mod cli;
+mod command;
+mod exit;
+mod out;
+mod program;
+mod roles;
+mod settings;
+mod telemetry;
+
+pub use program::{Role, role, steadfast};

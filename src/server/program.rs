@@ -1,0 +1,128 @@
+//! From arguments to an exit code.
+
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use clap::{ArgMatches, FromArgMatches};
+
+use super::cli::{self, Operate};
+use super::out::say_raw;
+use super::settings::{Offered, Resolved, Settings, markdown, show};
+use super::{command, exit, roles, telemetry};
+
+/// What a process can be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// Everything in one process.
+    Serve,
+    /// Requests only.
+    Api,
+    /// Jobs only.
+    Worker,
+    /// Brings the database up to date and ends.
+    Migrate,
+}
+
+impl Role {
+    pub(super) const ALL: [Self; 4] = [Self::Serve, Self::Api, Self::Worker, Self::Migrate];
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Serve => "serve",
+            Self::Api => "api",
+            Self::Worker => "worker",
+            Self::Migrate => "migrate",
+        }
+    }
+
+    pub(super) fn about(self) -> &'static str {
+        match self {
+            Self::Serve => "Run everything in one process: API, workers, reaper",
+            Self::Api => "Run the API only",
+            Self::Worker => "Run workers only",
+            Self::Migrate => "Bring the database up to date and end; running it again changes nothing",
+        }
+    }
+
+    async fn run(self, settings: &Settings) -> Result<()> {
+        match self {
+            #[cfg(all(feature = "api", feature = "worker"))]
+            Self::Serve => roles::serve::run(settings).await,
+            #[cfg(feature = "api")]
+            Self::Api => roles::api::run(settings).await,
+            #[cfg(feature = "worker")]
+            Self::Worker => roles::worker::run(settings).await,
+            Self::Migrate => roles::migrate::run(settings).await,
+            #[cfg(not(all(feature = "api", feature = "worker")))]
+            role => anyhow::bail!("this program was built without the role {}", role.name()),
+        }
+    }
+}
+
+/// The program `steadfast`: all roles, and commands for a running server.
+pub fn steadfast() -> ExitCode {
+    let matches = command::steadfast().get_matches();
+    let ended = match matches.subcommand() {
+        Some(("config", matches)) => config(matches),
+        Some(("completions", matches)) => completions(matches),
+        Some((name, given)) => match Role::ALL.into_iter().find(|role| role.name() == name) {
+            Some(role) => run_role(role, given),
+            None => return operate(&matches),
+        },
+        None => unreachable!("clap asks for a subcommand"),
+    };
+    ended.map_or_else(|error| exit::report(&error), |()| ExitCode::SUCCESS)
+}
+
+/// A program that is one role.
+pub fn role(role: Role, program: &'static str) -> ExitCode {
+    let matches = command::role_command(role).name(program).get_matches();
+    run_role(role, &matches).map_or_else(|error| exit::report(&error), |()| ExitCode::SUCCESS)
+}
+
+fn run_role(role: Role, matches: &ArgMatches) -> Result<()> {
+    let settings = Settings::new(resolved(matches)?)?;
+    telemetry::start(&settings);
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start threads")?;
+    let ended = runtime.block_on(role.run(&settings));
+    // Whatever still runs now was given up on: it must not keep the process from ending.
+    runtime.shutdown_background();
+    ended
+}
+
+fn resolved(matches: &ArgMatches) -> Result<Resolved> {
+    let offered = Offered {
+        flags: command::given(matches),
+        variables: std::env::vars_os().collect(),
+        directory: std::env::current_dir().context("the start directory cannot be used")?,
+    };
+    Ok(Resolved::new(&offered)?)
+}
+
+fn config(matches: &ArgMatches) -> Result<()> {
+    if matches.get_flag("markdown") {
+        say_raw(&markdown());
+        return Ok(());
+    }
+    let resolved = resolved(matches)?;
+    let text = show(&resolved);
+    // Values that are fine one by one may still not go together.
+    Settings::new(resolved)?;
+    say_raw(&text);
+    Ok(())
+}
+
+fn completions(matches: &ArgMatches) -> Result<()> {
+    let shell = *matches.get_one::<clap_complete::Shell>("shell").context("no shell was named")?;
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut command::steadfast(), "steadfast", &mut script);
+    say_raw(&String::from_utf8_lossy(&script));
+    Ok(())
+}
+
+fn operate(matches: &ArgMatches) -> ExitCode {
+    match Operate::from_arg_matches(matches) {
+        Ok(command) => cli::run(command).map_or_else(|error| exit::report(&error), ExitCode::from),
+        Err(error) => error.exit(),
+    }
+}

@@ -1,0 +1,53 @@
+//! The signal to stop, and the second one that means it.
+//!
+//! The first SIGINT or SIGTERM starts an orderly end. The second ends the process at once with 128 + its number, as a
+//! shell would say; leases then expire on their own. Both are heard on a thread of their own, so that handlers which
+//! keep every other thread busy cannot keep the process from being stopped.
+
+use std::future::Future;
+use std::io;
+
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+
+/// Tells when to stop.
+#[derive(Debug, Clone)]
+pub(super) struct Signals(watch::Receiver<bool>);
+
+impl Signals {
+    /// Listens from now on.
+    pub(super) fn listen() -> io::Result<Self> {
+        let (stop, stopped) = watch::channel(false);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let (mut interrupt, mut terminate) = {
+            let _entered = runtime.enter();
+            (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?)
+        };
+        let mut heard = async move || {
+            tokio::select! {
+                _ = interrupt.recv() => SignalKind::interrupt(),
+                _ = terminate.recv() => SignalKind::terminate(),
+            }
+        };
+        std::thread::Builder::new().name("steadfast-signals".into()).spawn(move || {
+            runtime.block_on(async {
+                heard().await;
+                tracing::info!("stopping: what runs is finished first; a second signal stops at once");
+                stop.send_replace(true);
+                let second = heard().await;
+                tracing::warn!("stopped at once; leases of running jobs will expire");
+                std::process::exit(128 + second.as_raw_value());
+            });
+        })?;
+        Ok(Self(stopped))
+    }
+
+    /// Completes when it is time to stop.
+    pub(super) fn stop(&self) -> impl Future<Output = ()> + Send + 'static {
+        let mut stopped = self.0.clone();
+        async move {
+            // Its thread lives as long as the process.
+            let _ = stopped.wait_for(|stop| *stop).await.is_ok();
+        }
+    }
+}

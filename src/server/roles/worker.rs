@@ -1,0 +1,82 @@
+//! `steadfast worker`: runs jobs, and shows how it is doing on a port of its own.
+
+use anyhow::{Result, bail};
+
+use super::crew::Crew;
+use super::signals::Signals;
+use super::{banner, notify, open};
+use crate::queue::Queue;
+use crate::server::out::say;
+use crate::server::settings::{Executor, Settings};
+
+/// Runs until it is told to stop.
+pub(in crate::server) async fn run(settings: &Settings) -> Result<()> {
+    let signals = Signals::listen()?;
+    if settings.executor == Executor::None {
+        bail!("executor is none, which leaves a worker nothing to run; set STEADFAST_EXECUTOR=simulated");
+    }
+    #[cfg(feature = "api")]
+    crate::api::metrics::install();
+    let queue = open::queue(settings).await?;
+    let crew = Crew::workers(settings, &queue);
+    let probes = Probes::start(settings, &queue, &crew).await?;
+    notify::ready();
+    let ended = crew.work(signals.stop()).await;
+    notify::stopping();
+    probes.stop().await;
+    ended
+}
+
+/// `/metrics`, `/livez` and `/readyz`, until the last outcome is recorded.
+#[cfg(feature = "api")]
+struct Probes(Option<(tokio::sync::oneshot::Sender<()>, tokio::task::JoinHandle<()>)>);
+
+#[cfg(feature = "api")]
+impl Probes {
+    async fn start(settings: &Settings, queue: &Queue, crew: &Crew) -> Result<Self> {
+        let Some(address) = settings.worker_metrics_bind_addr else {
+            say(&banner::one_line("worker", "no port", &settings.database_url));
+            return Ok(Self(None));
+        };
+        crate::api::may_bind(address, super::api::has_token(settings, queue).await?)?;
+        let listener = open::listen(address, "WORKER_METRICS_BIND_ADDR").await?;
+        say(&banner::one_line("worker", listener.local_addr()?, &settings.database_url));
+        let api = super::api::api_settings(settings, queue.clone(), crew);
+        let (stop, stopped) = tokio::sync::oneshot::channel();
+        let serving = tokio::spawn(async move {
+            let until = async {
+                // A sender that is gone means the same.
+                let _ = stopped.await;
+            };
+            if let Err(error) = crate::api::serve_probes(listener, api, until).await {
+                tracing::error!(%error, "metrics are not served");
+            }
+        });
+        Ok(Self(Some((stop, serving))))
+    }
+
+    async fn stop(self) {
+        if let Some((stop, serving)) = self.0 {
+            drop(stop);
+            // It ends by itself within the grace period; if it panicked, that was logged.
+            let _ = serving.await;
+        }
+    }
+}
+
+/// Metrics are rendered by the feature `api`.
+#[cfg(not(feature = "api"))]
+struct Probes;
+
+#[cfg(not(feature = "api"))]
+impl Probes {
+    async fn start(settings: &Settings, _: &Queue, _: &Crew) -> Result<Self> {
+        if settings.worker_metrics_bind_addr.is_some() {
+            tracing::warn!("built without the feature `api`: no /metrics, /livez and /readyz");
+        }
+        say(&banner::one_line("worker", "no port", &settings.database_url));
+        Ok(Self)
+    }
+
+    async fn stop(self) {}
+}

@@ -1,0 +1,18 @@
+//! Settings: one table, four sources, and one line that says what is wrong.
+//!
+//! [`table`] names every setting once; [`form`] says which values are allowed; [`resolve`] decides which value is in
+//! force; [`in_force`] turns the values into what the roles take; [`show`] prints them. Nothing here starts anything.
+
+mod file;
+mod form;
+mod in_force;
+mod resolve;
+mod show;
+mod table;
+
+pub(super) use form::{span, without_password};
+pub(super) use in_force::{Executor, LogFormat, Settings};
+pub(super) use resolve::SettingsError;
+pub(super) use resolve::{Offered, Resolved};
+pub(super) use show::{markdown, show};
+pub(super) use table::{SETTINGS, Setting};
