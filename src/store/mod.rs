@@ -95,21 +95,13 @@ pub trait Store: std::fmt::Debug + Send + Sync + 'static {
     async fn kinds(&self) -> Result<Vec<KindDefinition>, StoreError>;
 
     /// Adds an API token, or replaces the one with its id.
-    async fn put_token(&self, token: TokenRecord) -> Result<(), StoreError> {
-        let _ = token;
-        Err(StoreError::new(StoreErrorKind::Internal, "put_token"))
-    }
+    async fn put_token(&self, token: TokenRecord) -> Result<(), StoreError>;
 
     /// Every API token, by id.
-    async fn tokens(&self) -> Result<Vec<TokenRecord>, StoreError> {
-        Ok(Vec::new())
-    }
+    async fn tokens(&self) -> Result<Vec<TokenRecord>, StoreError>;
 
     /// Forgets an API token; `false` if there is none with this id.
-    async fn delete_token(&self, id: String) -> Result<bool, StoreError> {
-        let _ = id;
-        Ok(false)
-    }
+    async fn delete_token(&self, id: String) -> Result<bool, StoreError>;
 
     /// One round trip, to see that the store answers.
     async fn ping(&self) -> Result<(), StoreError>;

@@ -2,7 +2,12 @@
 
 mod cancel;
 mod dispatch;
+mod fleet;
 mod outcomes;
+mod processes;
 mod shutdown;
 mod watchdog;
 mod world;
+
+#[path = "../support/mod.rs"]
+mod support;

@@ -143,10 +143,11 @@ async fn a_job_of_many_leases_runs_once() {
     let id = world.enqueue(1).await;
     let settings = brisk();
     let ten_leases = settings.lease * 10;
-    let worker = Running::start(Worker::new(world.queue.clone()).settings(settings).handle(move |_: Task, _| async move {
-        tokio::time::sleep(ten_leases).await;
-        Ok(())
-    }));
+    let worker =
+        Running::start(Worker::new(world.queue.clone()).settings(settings).handle(move |_: Task, _| async move {
+            tokio::time::sleep(ten_leases).await;
+            Ok(())
+        }));
     let job = world.reaches(id, Status::Succeeded).await;
     assert_eq!(job.attempts, 1);
     assert_eq!(world.queue.attempts(id).await.unwrap().unwrap().len(), 1);

@@ -140,6 +140,15 @@ impl Store for ProbedStore {
     async fn kinds(&self) -> Result<Vec<KindDefinition>, StoreError> {
         self.inner.kinds().await
     }
+    async fn put_token(&self, token: steadfast::store::TokenRecord) -> Result<(), StoreError> {
+        self.inner.put_token(token).await
+    }
+    async fn tokens(&self) -> Result<Vec<steadfast::store::TokenRecord>, StoreError> {
+        self.inner.tokens().await
+    }
+    async fn delete_token(&self, id: String) -> Result<bool, StoreError> {
+        self.inner.delete_token(id).await
+    }
     async fn ping(&self) -> Result<(), StoreError> {
         self.inner.ping().await
     }

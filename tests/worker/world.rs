@@ -14,6 +14,8 @@ use steadfast::{Job, JobRecord, Queue, Status, Worker};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
+use crate::support::postgres::{Cluster, TestDatabase};
+
 /// Machines are slow; nothing here should take that long.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -28,14 +30,27 @@ impl Job for Task {
 
 pub struct World {
     pub queue: Queue,
-    _directory: tempfile::TempDir,
+    _home: Home,
+}
+
+/// Where the jobs are, for as long as the world lasts.
+enum Home {
+    File(#[expect(dead_code, reason = "removed when dropped")] tempfile::TempDir),
+    Database(#[expect(dead_code, reason = "removed when dropped")] TestDatabase),
 }
 
 impl World {
     pub async fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
         let url = format!("sqlite://{}", directory.path().join("jobs.db").display());
-        Self { queue: Queue::open(&url).await.unwrap(), _directory: directory }
+        Self { queue: Queue::open(&url).await.unwrap(), _home: Home::File(directory) }
+    }
+
+    /// On PostgreSQL, and where that is.
+    pub async fn on_postgres() -> (Self, String) {
+        let database = Cluster::shared().await.database().await;
+        let url = database.url.clone();
+        (Self { queue: Queue::open(&url).await.unwrap(), _home: Home::Database(database) }, url)
     }
 
     /// Time passes only when the test says so, for the store; heartbeats and polls go on.
@@ -45,7 +60,7 @@ impl World {
         let settings = SqliteSettings { clock: clock.clone(), ..SqliteSettings::at(directory.path().join("jobs.db")) };
         let store = SqliteStore::open(settings).unwrap();
         let wake = store.wake().clone();
-        (Self { queue: Queue::over(Arc::new(store), wake), _directory: directory }, clock)
+        (Self { queue: Queue::over(Arc::new(store), wake), _home: Home::File(directory) }, clock)
     }
 
     pub async fn enqueue(&self, n: u64) -> JobId {
