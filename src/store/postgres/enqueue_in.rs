@@ -12,6 +12,21 @@ use crate::store::{Enqueued, StoreError};
 impl PostgresStore {
     /// Stores the jobs in `transaction`, which must be on this store's database. Committing it makes them real and
     /// wakes a worker; rolling it back leaves nothing. An error has broken the transaction, as any SQL error does.
+    ///
+    /// ```no_run
+    /// # use steadfast::job::NewJob;
+    /// # use steadfast::store::postgres::PostgresStore;
+    /// # async fn sign_up(
+    /// #     client: &mut tokio_postgres::Client, store: &PostgresStore, welcome: NewJob,
+    /// # ) -> Result<(), Box<dyn std::error::Error>> {
+    /// let mut transaction = client.transaction().await?;
+    /// transaction.execute("INSERT INTO users (name) VALUES ('Ada')", &[]).await?;
+    /// store.enqueue_in(&mut transaction, &[welcome]).await?;
+    /// // Both or neither.
+    /// transaction.commit().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn enqueue_in(
         &self,
         transaction: &mut Transaction<'_>,

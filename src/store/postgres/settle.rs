@@ -168,17 +168,19 @@ async fn write(
         .collect()
 }
 
-/// Jobs that wait again lower the mark of their lane.
+/// Jobs that wait again lower the mark of their lane; those that are due wake whoever waits for work.
 pub(super) fn announce(core: &Core, rows: &[Row]) -> Result<(), Trouble> {
-    let mut ready = Vec::new();
+    let (mut ready, mut due) = (Vec::new(), false);
     for row in rows {
         if row::status(row.try_get(6)?).is_ready() {
             let lane = Lane { queue: row.try_get(2)?, kind: row.try_get(3)?, priority: row.try_get(4)? };
             ready.push(Placed(lane, (row.try_get(5)?, row.try_get(0)?)));
+            due |= row.try_get::<_, bool>(7)?;
         }
     }
-    if !ready.is_empty() {
-        core.lanes.lower(ready.into_iter());
+    core.lanes.lower(ready.into_iter());
+    // One that waits for its backoff is found by polling.
+    if due {
         core.bell.ring();
     }
     Ok(())

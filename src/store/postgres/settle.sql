@@ -21,7 +21,7 @@ settled AS (
     -- A lease that has an end is one that is held. Saying it by status would let the planner walk the index of running
     -- jobs, dead entries and all, instead of looking each id up.
     WHERE j.id = t.id AND j.lease_token = t.token AND j.lease_expires_at IS NOT NULL
-    RETURNING j.id, j.lease_token, j.queue, j.kind, j.priority, j.run_at, j.status
+    RETURNING j.id, j.lease_token, j.queue, j.kind, j.priority, j.run_at, j.status, j.run_at <= now() AS due
 ),
 counted AS (
     INSERT INTO SCHEMA.count_deltas (queue, status, delta)
