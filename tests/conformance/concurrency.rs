@@ -1,18 +1,19 @@
-//! Many callers at once, on real threads. The answers must fit together, whatever the order was.
+//! Many callers at once, on real threads. The answers must fit together, whatever the order was. Two verbs that meet at
+//! one job are in `races.rs`.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};
 
 use steadfast::job::limits::BATCH_MAX;
 use steadfast::job::{JobId, Lease, LeaseToken, Outcome, Status};
-use steadfast::store::{Beat, Cancelled, Claim, Extend, Extended, Reap, Redriven, Settled, Store};
+use steadfast::store::{Beat, Claim, Extend, Extended, Reap, Redriven, Settled, Store};
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 
 use crate::phrases::*;
 use crate::world::World;
 
-async fn enqueue_many(world: &impl World, count: usize) -> Vec<JobId> {
+pub(crate) async fn enqueue_many(world: &impl World, count: usize) -> Vec<JobId> {
     let mut ids = Vec::new();
     while ids.len() < count {
         let batch = (count - ids.len()).min(BATCH_MAX);
@@ -22,7 +23,7 @@ async fn enqueue_many(world: &impl World, count: usize) -> Vec<JobId> {
 }
 
 /// Runs `count` tasks that set out together, and collects what they return.
-async fn together<T: Send + 'static, F: Future<Output = T> + Send + 'static>(
+pub(crate) async fn together<T: Send + 'static, F: Future<Output = T> + Send + 'static>(
     count: usize,
     mut task: impl FnMut(usize) -> F,
 ) -> Vec<T> {
@@ -247,60 +248,6 @@ pub(crate) async fn producers_and_workers_at_the_same_time_lose_nothing(world: &
     .await;
     work_off_rest(store, held, 200 - finished.into_iter().sum::<usize>()).await;
     assert_eq!(world.counts("default").await, [(Status::Succeeded, 200)].into());
-}
-
-/// Cancels and settles the same 400 running jobs at the same time; the answers of both, by job.
-async fn cancel_against(world: &impl World, outcome: Outcome) -> Vec<(JobId, Cancelled, Settled)> {
-    enqueue_many(world, 400).await;
-    let leases = world.claim(400).await;
-    let store = world.store();
-    let answers = together(40, |n| {
-        let (store, part) = (store.clone(), leases[n / 2 * 20..(n / 2 + 1) * 20].to_vec());
-        let outcome = outcome.clone();
-        async move {
-            let mut answers = Vec::new();
-            for lease in part {
-                let id = lease.job().id;
-                if n % 2 == 0 {
-                    let answer = store.cancel(vec![id]).await.unwrap().remove(0).unwrap();
-                    answers.push((id, Some(answer), None));
-                } else {
-                    let settle = vec![settle_of(&lease, outcome.clone())];
-                    answers.push((id, None, Some(store.settle(settle).await.unwrap().remove(0).unwrap())));
-                }
-            }
-            answers
-        }
-    })
-    .await;
-    let mut by_job: HashMap<JobId, (Option<Cancelled>, Option<Settled>)> = HashMap::new();
-    for (id, cancelled, settled) in answers.into_iter().flatten() {
-        let both = by_job.entry(id).or_default();
-        both.0 = both.0.or(cancelled);
-        both.1 = both.1.or(settled);
-    }
-    by_job.into_iter().map(|(id, (cancelled, settled))| (id, cancelled.unwrap(), settled.unwrap())).collect()
-}
-
-pub(crate) async fn a_cancel_at_the_moment_of_failure_always_ends_cancelled(world: &impl World) {
-    for (id, cancelled, settled) in cancel_against(world, failed("x")).await {
-        assert_eq!(settled, Settled::Recorded);
-        assert!(matches!(cancelled, Cancelled::Now | Cancelled::Requested), "{cancelled:?}");
-        assert_eq!(world.status(id).await, Status::Cancelled);
-    }
-}
-
-pub(crate) async fn a_cancel_at_the_moment_of_success_leaves_the_success(world: &impl World) {
-    for (id, cancelled, settled) in cancel_against(world, succeeded()).await {
-        assert_eq!(settled, Settled::Recorded);
-        let job = world.job(id).await;
-        assert_eq!(job.status, Status::Succeeded);
-        match cancelled {
-            Cancelled::Requested => assert!(job.cancel_requested),
-            Cancelled::AlreadyFinished(Status::Succeeded) => assert!(!job.cancel_requested),
-            other => panic!("{other:?}"),
-        }
-    }
 }
 
 pub(crate) async fn the_same_settle_from_many_callers_is_recorded_for_all_and_once(world: &impl World) {

@@ -27,6 +27,7 @@ mod phrases;
 #[cfg(feature = "postgres")]
 mod postgres_world;
 mod prune;
+mod races;
 mod reap;
 mod redrive;
 mod retry;
@@ -40,6 +41,7 @@ mod suite;
 #[cfg(feature = "postgres")]
 #[path = "../support/mod.rs"]
 mod support;
+mod tokens;
 mod world;
 
 use crate::suite::{cases, conformance_suite};

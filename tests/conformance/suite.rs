@@ -200,6 +200,11 @@ macro_rules! conformance_suite {
                 the_oldest_ready_is_the_longest_due_whatever_its_priority_or_kind,
                 only_jobs_that_wait_and_are_due_count_as_ready,
             );
+            cases!($world, tokens:
+                tokens_are_kept_as_given_and_told_by_id,
+                a_token_with_a_known_id_replaces_the_old_one,
+                a_revoked_token_is_gone_and_the_others_stay,
+            );
             cases!($world, pause:
                 nothing_is_claimed_from_a_paused_queue_until_it_is_resumed,
                 asking_for_a_paused_queue_by_name_does_not_help,
@@ -214,6 +219,13 @@ macro_rules! conformance_suite {
                 a_deleted_kind_is_forgotten_and_can_be_declared_anew,
                 the_jobs_of_a_deleted_kind_go_on,
             );
+            cases!($world, races:
+                a_cancel_at_the_moment_of_failure_always_ends_cancelled,
+                a_cancel_at_the_moment_of_release_always_ends_cancelled,
+                a_cancel_at_the_moment_of_success_leaves_the_success,
+                a_redrive_at_the_moment_of_death_is_refused_or_done,
+                a_delete_at_the_moment_of_success_is_refused_or_done,
+            );
             cases!($world, concurrency:
                 eight_claimers_share_2000_jobs_without_taking_one_twice,
                 fifty_enqueues_with_one_key_make_one_job,
@@ -221,8 +233,6 @@ macro_rules! conformance_suite {
                 the_reaper_takes_no_lease_that_a_heartbeat_saved,
                 thirty_two_claimers_work_off_10000_jobs_each_leased_once_at_a_time,
                 producers_and_workers_at_the_same_time_lose_nothing,
-                a_cancel_at_the_moment_of_failure_always_ends_cancelled,
-                a_cancel_at_the_moment_of_success_leaves_the_success,
                 the_same_settle_from_many_callers_is_recorded_for_all_and_once,
                 of_many_redrives_one_brings_the_job_back,
             );
