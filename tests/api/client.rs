@@ -102,6 +102,15 @@ impl Call {
         reply.unwrap_or_else(|_| panic!("no answer in {PATIENCE:?}"))
     }
 
+    /// `None` if the connection is refused or cut, as during a shutdown.
+    pub(crate) async fn send_if_possible(self) -> Option<Reply> {
+        let mut stream = TcpStream::connect(self.address).await.ok()?;
+        stream.write_all(&self.bytes()).await.ok()?;
+        let mut read = Vec::new();
+        stream.read_to_end(&mut read).await.ok()?;
+        parse(&read)
+    }
+
     pub(crate) fn bytes(&self) -> Vec<u8> {
         let mut head = format!("{} {} HTTP/1.1\r\n", self.method, self.path);
         for (name, value) in &self.headers {

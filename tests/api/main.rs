@@ -1,10 +1,25 @@
 //! The HTTP API over real sockets. Every test of routes runs on each store; [`world`] opens them, [`client`] is a
 //! deliberately plain HTTP client, so that what is sent is what the test says.
 
+#![expect(clippy::unwrap_used, reason = "an unwrap that fails is a test that fails")]
+
 mod client;
+mod faulty;
 mod world;
 
+mod access;
+mod canary;
+mod hostile;
 mod jobs;
+mod leases;
+mod operators;
+mod schema;
+mod shutdown;
+mod workers;
+
+#[cfg(feature = "postgres")]
+#[path = "../support/mod.rs"]
+mod support;
 
 /// Runs each test on every store.
 macro_rules! on_every_store {
@@ -14,6 +29,16 @@ macro_rules! on_every_store {
                 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
                 async fn $name() {
                     super::$name(crate::world::World::sqlite().await).await;
+                }
+            )*
+        }
+
+        #[cfg(feature = "postgres")]
+        mod on_postgres {
+            $(
+                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+                async fn $name() {
+                    super::$name(crate::world::World::postgres().await).await;
                 }
             )*
         }

@@ -17,7 +17,13 @@ use crate::client::{Call, Reply};
 pub(crate) struct World {
     url: String,
     /// Removed when the test is over.
-    _dir: Option<TempDir>,
+    kept: Kept,
+}
+
+enum Kept {
+    Directory(TempDir),
+    #[cfg(feature = "postgres")]
+    Database(crate::support::postgres::TestDatabase),
 }
 
 impl World {
@@ -25,7 +31,22 @@ impl World {
         // Beside the build, on a real disk: a system's temporary directory may be memory, where syncing is free.
         let dir = TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
         let url = format!("sqlite://{}", dir.path().join("jobs.db").display());
-        Self { url, _dir: Some(dir) }
+        Self { url, kept: Kept::Directory(dir) }
+    }
+
+    #[cfg(feature = "postgres")]
+    pub(crate) async fn postgres() -> Self {
+        let database = crate::support::postgres::Cluster::shared().await.database().await;
+        Self { url: database.url.clone(), kept: Kept::Database(database) }
+    }
+
+    /// What the store keeps on disk; empty for PostgreSQL.
+    pub(crate) fn files(&self) -> Vec<std::path::PathBuf> {
+        match &self.kept {
+            Kept::Directory(dir) => std::fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().path()).collect(),
+            #[cfg(feature = "postgres")]
+            Kept::Database(_) => Vec::new(),
+        }
     }
 
     /// The queue, with one built-in kind.

@@ -59,7 +59,7 @@ pub(super) struct Writer {
 impl Writer {
     pub(super) fn start(connection: Connection, time: StoreTime, wake: Wake) -> std::io::Result<Self> {
         let inbox = Arc::new(Inbox::default());
-        let mut writing = Writing { connection, time, wake, inbox: inbox.clone(), broken: None };
+        let mut writing = Writing { connection, time, wake, inbox: inbox.clone(), syncs: None, broken: None };
         let thread = std::thread::Builder::new().name("steadfast-writer".into()).spawn(move || {
             let _ended = RefuseFurther(writing.inbox.clone());
             writing.run();
@@ -238,6 +238,8 @@ struct Writing {
     time: StoreTime,
     wake: Wake,
     inbox: Arc<Inbox>,
+    /// Whether the connection is set to sync its commits; `None`: not known.
+    syncs: Option<bool>,
     /// Set once the disk failed to sync: from then on nothing is written any more.
     broken: Option<StoreError>,
 }
@@ -291,17 +293,20 @@ impl Writing {
     }
 
     fn try_commit(&mut self, works: &mut [Box<dyn Work>], items: Items) -> rusqlite::Result<()> {
-        let synced = works.iter().any(|work| work.needs_sync());
-        if !synced {
-            // Without a sync of its own; the next synced commit covers it. Set outside the transaction, as SQLite wants.
-            self.connection.pragma_update(None, "synchronous", "NORMAL")?;
-        }
-        let committed = self.apply_and_commit(works, items);
-        if !synced {
-            self.connection.pragma_update(None, "synchronous", "FULL")?;
-        }
-        if committed? {
+        self.set_sync(works.iter().any(|work| work.needs_sync()))?;
+        if self.apply_and_commit(works, items)? {
             self.wake.wake();
+        }
+        Ok(())
+    }
+
+    /// Before a transaction, never after it: one that was given up is still open then, SQLite refuses the change, and
+    /// the next commit would not be synced. A commit without a sync of its own is covered by the next synced one.
+    fn set_sync(&mut self, syncs: bool) -> rusqlite::Result<()> {
+        if self.syncs != Some(syncs) {
+            self.syncs = None;
+            self.connection.pragma_update(None, "synchronous", if syncs { "FULL" } else { "NORMAL" })?;
+            self.syncs = Some(syncs);
         }
         Ok(())
     }

@@ -1,0 +1,283 @@
+//! Who gets in: tokens, scopes, hosts, origins, leases of other people, and addresses that may be bound.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use steadfast::api::{ApiSettings, ServeError, may_bind, openapi_json, serve};
+
+use crate::client::{Call, Reply};
+use crate::on_every_store;
+use crate::world::{Server, World};
+
+on_every_store!(
+    every_route_without_a_token_is_401_except_the_public_ones,
+    each_scope_opens_its_routes_and_no_others,
+    a_bad_authorization_header_is_401,
+    a_token_is_shown_once_and_works_until_it_is_revoked,
+    the_first_token_of_an_open_server_must_be_admin,
+    a_lease_belongs_to_the_token_that_claimed_it,
+    an_open_server_answers_only_its_own_names,
+    a_page_of_another_site_cannot_change_anything,
+    repeated_refusals_are_slowed_and_good_callers_are_not,
+);
+
+const ADMIN: &str = "the-operators-own-token";
+
+/// The whole table: what each route asks for. A route that is missing here fails the test.
+const TABLE: [(&str, &str, &str); 24] = [
+    ("post", "/jobs", "enqueue"),
+    ("post", "/jobs/batch", "enqueue"),
+    ("get", "/jobs", "read"),
+    ("get", "/jobs/{id}", "read"),
+    ("get", "/jobs/{id}/attempts", "read"),
+    ("get", "/queues", "read"),
+    ("get", "/kinds", "read"),
+    ("get", "/stats", "read"),
+    ("get", "/tokens", "read"),
+    ("get", "/metrics", "read"),
+    ("get", "/docs", "read"),
+    ("get", "/docs/{file}", "read"),
+    ("get", "/api-docs/openapi.json", "read"),
+    ("post", "/leases", "work"),
+    ("post", "/leases/heartbeat", "work"),
+    ("post", "/leases/settle", "work"),
+    ("post", "/jobs/{id}/cancel", "admin"),
+    ("post", "/jobs/{id}/redrive", "admin"),
+    ("delete", "/jobs/{id}", "admin"),
+    ("post", "/queues/{queue}/pause", "admin"),
+    ("post", "/queues/{queue}/resume", "admin"),
+    ("put", "/kinds/{kind}", "admin"),
+    ("delete", "/kinds/{kind}", "admin"),
+    ("post", "/tokens", "admin"),
+];
+
+const ALSO_ADMIN: (&str, &str, &str) = ("delete", "/tokens/{id}", "admin");
+const PUBLIC: [&str; 3] = ["/health", "/livez", "/readyz"];
+
+/// Every route of the router, from the document that is made from it.
+fn routes() -> Vec<(String, String)> {
+    let document: Value = serde_json::from_str(openapi_json()).unwrap();
+    let paths = document["paths"].as_object().unwrap();
+    let of_path = |(path, item): (&String, &Value)| {
+        item.as_object().unwrap().keys().map(|method| (method.clone(), path.clone())).collect::<Vec<_>>()
+    };
+    paths.iter().flat_map(of_path).collect()
+}
+
+fn call(server: &Server, method: &str, path: &str) -> Call {
+    let id = uuid::Uuid::nil().to_string();
+    let path = path.replace("{id}", &id).replace("{queue}", "q").replace("{kind}", "k").replace("{file}", "index.css");
+    server.call(&method.to_uppercase(), &path)
+}
+
+async fn closed_server(world: &World) -> Server {
+    world.server_with(|settings| settings.admin_token = Some(ADMIN.into())).await
+}
+
+async fn make_token(server: &Server, scopes: &[&str]) -> String {
+    let body = json!({"name": "test", "scopes": scopes});
+    let made = server.call("POST", "/tokens").token(ADMIN).json(&body).send().await.expect(201);
+    made["token"].as_str().unwrap().to_owned()
+}
+
+async fn every_route_without_a_token_is_401_except_the_public_ones(world: World) {
+    let server = closed_server(&world).await;
+    for (method, path) in routes() {
+        let reply = call(&server, &method, &path).send().await;
+        if PUBLIC.contains(&path.as_str()) {
+            assert_eq!(reply.status, 200, "{method} {path}");
+        } else {
+            reply.problem(401, "unauthorized");
+            assert_eq!(reply.header("www-authenticate"), Some("Bearer"));
+        }
+    }
+    server.get("/nowhere").await.problem(401, "unauthorized");
+    server.call("PATCH", "/jobs").send().await.problem(401, "unauthorized");
+    server.call("GET", "/nowhere").token(ADMIN).send().await.problem(404, "no_such_route");
+}
+
+async fn each_scope_opens_its_routes_and_no_others(world: World) {
+    let server = closed_server(&world).await;
+    let table: Vec<_> = TABLE.into_iter().chain([ALSO_ADMIN]).collect();
+    for (method, path) in routes() {
+        let known = table.iter().any(|(m, p, _)| *m == method && *p == path) || PUBLIC.contains(&path.as_str());
+        assert!(known, "{method} {path} is not in the table of scopes");
+    }
+    assert_eq!(table.len() + PUBLIC.len(), routes().len());
+    for scope in ["enqueue", "read", "work", "admin"] {
+        let token = make_token(&server, &[scope]).await;
+        for (method, path, needed) in &table {
+            let reply = call(&server, method, path).token(&token).send().await;
+            if scope == *needed || scope == "admin" {
+                assert!(![401, 403].contains(&reply.status), "{scope}: {method} {path} {reply:?}");
+            } else {
+                reply.problem(403, "scope_missing");
+            }
+        }
+        server.call("GET", "/livez").token(&token).send().await.expect(200);
+    }
+    let both = make_token(&server, &["enqueue", "read"]).await;
+    server.call("GET", "/jobs").token(&both).send().await.expect(200);
+    let job = json!({"kind": "welcome", "payload": 1});
+    server.call("POST", "/jobs").token(&both).json(&job).send().await.expect(201);
+}
+
+async fn a_bad_authorization_header_is_401(world: World) {
+    let server = closed_server(&world).await;
+    let token = make_token(&server, &["read"]).await;
+    let (id, secret) = token.split_once('.').unwrap();
+    server.call("GET", "/jobs").token(&token).send().await.expect(200);
+    let forged = [
+        String::new(),
+        " ".into(),
+        "Bearer".into(),
+        "Bearer ".into(),
+        format!("Basic {token}"),
+        token.clone(),
+        format!("Bearer {id}."),
+        format!("Bearer .{secret}"),
+        format!("Bearer {id}"),
+        format!("Bearer {token}x"),
+        format!("Bearer {id}.{}", "0".repeat(64)),
+        format!("Bearer {token} {token}"),
+        format!("Bearer {}", "x".repeat(5000)),
+        format!("Bearer {secret}.{id}"),
+        "Bearer ..".into(),
+        format!("Bearer {ADMIN}x"),
+    ];
+    for value in &forged {
+        let reply = server.call("GET", "/jobs").header("authorization", value).send().await;
+        reply.problem(401, "unauthorized");
+    }
+    server.call("GET", "/jobs").token(&token).token(&token).send().await.problem(401, "unauthorized");
+}
+
+async fn a_token_is_shown_once_and_works_until_it_is_revoked(world: World) {
+    let server = closed_server(&world).await;
+    let body = json!({"name": "ci", "scopes": ["read", "enqueue", "read"]});
+    let made = server.call("POST", "/tokens").token(ADMIN).json(&body).send().await.expect(201);
+    assert_eq!((&made["name"], &made["scopes"]), (&json!("ci"), &json!(["enqueue", "read"])));
+    let (id, token) = (made["id"].as_str().unwrap(), made["token"].as_str().unwrap());
+    let secret = token.strip_prefix(&format!("{id}.")).unwrap();
+    assert!(secret.len() >= 32, "at least 128 bits");
+    let list = server.call("GET", "/tokens").token(ADMIN).send().await;
+    assert_eq!((&list.expect(200)[0]["id"], &list.json()[0]["name"]), (&json!(id), &json!("ci")));
+    assert!(!list.body.contains(secret), "shown once");
+    server.call("GET", "/jobs").token(token).send().await.expect(200);
+    // Revoked behind this server's back, as by another process on the same store.
+    assert!(server.queue.store().delete_token(id.to_owned()).await.unwrap());
+    let revoked = Instant::now();
+    while server.call("GET", "/jobs").token(token).send().await.status != 401 {
+        assert!(revoked.elapsed() < Duration::from_secs(1), "still works after a second");
+    }
+    let again = server.call("DELETE", &format!("/tokens/{id}")).token(ADMIN).send().await;
+    again.problem(404, "not_found");
+    for bad in [
+        json!({"name": "", "scopes": ["read"]}),
+        json!({"name": "x", "scopes": []}),
+        json!({"name": "x", "scopes": ["root"]}),
+    ] {
+        server.call("POST", "/tokens").token(ADMIN).json(&bad).send().await.problem(422, "invalid_value");
+    }
+}
+
+async fn the_first_token_of_an_open_server_must_be_admin(world: World) {
+    let server = world.server().await;
+    server.post("/tokens", json!({"name": "x", "scopes": ["read"]})).await.problem(422, "invalid_value");
+    let made = server.post("/tokens", json!({"name": "x", "scopes": ["admin"]})).await.expect(201);
+    server.get("/jobs").await.problem(401, "unauthorized");
+    let (token, id) = (made["token"].as_str().unwrap(), made["id"].as_str().unwrap());
+    server.call("GET", "/jobs").token(token).send().await.expect(200);
+    server.call("DELETE", &format!("/tokens/{id}")).token(token).send().await.expect(204);
+    server.get("/jobs").await.expect(200);
+}
+
+async fn a_lease_belongs_to_the_token_that_claimed_it(world: World) {
+    let server = closed_server(&world).await;
+    let (mine, yours) = (make_token(&server, &["work"]).await, make_token(&server, &["work"]).await);
+    let job = json!({"kind": "welcome", "payload": 1});
+    let job = server.call("POST", "/jobs").token(ADMIN).json(&job).send().await.expect(201);
+    let post = async |token: &str, path: &str, body: Value| -> Reply {
+        server.call("POST", path).token(token).json(&body).send().await
+    };
+    let leases = post(&mine, "/leases", json!({"worker": "w"})).await.expect(200);
+    let lease_token = leases["leases"][0]["lease_token"].as_str().unwrap();
+    let settle = |token: &str| json!({"worker": "w", "outcomes": [{"job_id": job["id"], "lease_token": token, "outcome": "succeeded"}]});
+    let beat = json!({"worker": "w", "leases": [{"job_id": job["id"], "lease_token": lease_token}]});
+    let bare = lease_token.split_once('.').unwrap().0;
+    for (token, shown) in [(yours.as_str(), lease_token), (ADMIN, lease_token), (&yours, bare), (&mine, bare)] {
+        let verdict = post(token, "/leases/settle", settle(shown)).await.expect(200);
+        assert_eq!(verdict["outcomes"][0]["status"], "lost");
+    }
+    assert_eq!(post(&yours, "/leases/heartbeat", beat.clone()).await.expect(200)["leases"][0]["status"], "lost");
+    assert_eq!(post(&mine, "/leases/heartbeat", beat).await.expect(200)["leases"][0]["status"], "ok");
+    let verdict = post(&mine, "/leases/settle", settle(lease_token)).await.expect(200);
+    assert_eq!(verdict["outcomes"][0]["status"], "recorded");
+}
+
+async fn an_open_server_answers_only_its_own_names(world: World) {
+    let server = world.server_with(|settings| settings.hosts = vec!["queue.internal".into()]).await;
+    let with_host = |host: &str| server.call("GET", "/jobs").replace_header("host", host).send();
+    for host in ["localhost", "127.0.0.1:1234", "[::1]:80", "queue.internal:8080"] {
+        with_host(host).await.expect(200);
+    }
+    for host in ["evil.example", "localhost.evil.example", "169.254.169.254"] {
+        with_host(host).await.problem(403, "foreign_host");
+    }
+}
+
+async fn a_page_of_another_site_cannot_change_anything(world: World) {
+    let server = world.server().await;
+    let body = json!({"kind": "welcome", "payload": 1});
+    let post = |name: &str, value: &str| server.call("POST", "/jobs").header(name, value).json(&body).send();
+    post("origin", "https://evil.example").await.problem(403, "cross_site");
+    post("origin", "null").await.problem(403, "cross_site");
+    post("sec-fetch-site", "cross-site").await.problem(403, "cross_site");
+    post("origin", &format!("http://{}", server.address)).await.expect(201);
+    post("sec-fetch-site", "same-origin").await.expect(201);
+    assert_eq!(server.get("/stats").await.expect(200)["totals"]["queued"], 2);
+}
+
+async fn repeated_refusals_are_slowed_and_good_callers_are_not(world: World) {
+    let server = closed_server(&world).await;
+    let refused = async || {
+        let started = Instant::now();
+        server.call("GET", "/jobs").token("wrong").send().await.problem(401, "unauthorized");
+        started.elapsed()
+    };
+    for _ in 0..20 {
+        refused().await;
+    }
+    assert!(refused().await >= Duration::from_millis(900), "the twenty-first waits");
+    // The same address with a good token, while a refusal is being slowed.
+    let (slow, good) = tokio::join!(refused(), async {
+        let started = Instant::now();
+        server.call("GET", "/jobs").token(ADMIN).send().await.expect(200);
+        started.elapsed()
+    });
+    assert!(good < slow, "good {good:?}, refused {slow:?}");
+}
+
+#[test]
+fn a_reachable_address_needs_a_token() {
+    for loopback in ["127.0.0.1:8080", "[::1]:8080", "127.1.2.3:1", "[::ffff:127.0.0.1]:1"] {
+        assert!(may_bind(loopback.parse().unwrap(), false).is_ok(), "{loopback}");
+    }
+    for reachable in ["0.0.0.0:8080", "[::]:8080", "10.0.0.1:80", "[2001:db8::1]:80"] {
+        let refused = may_bind(reachable.parse().unwrap(), false).unwrap_err().to_string();
+        assert!(refused.contains("STEADFAST_ADMIN_TOKEN") && refused.contains("127.0.0.1"), "{refused}");
+        assert!(may_bind(reachable.parse().unwrap(), true).is_ok());
+    }
+}
+
+#[tokio::test]
+async fn a_server_on_a_reachable_address_without_tokens_does_not_start() {
+    let world = World::sqlite().await;
+    let settings = ApiSettings::new(world.queue().await);
+    let listener = tokio::net::TcpListener::bind("0.0.0.0:0").await.unwrap();
+    let refused = serve(listener, settings.clone(), std::future::pending()).await;
+    assert!(matches!(refused, Err(ServeError::Exposed(_))), "{refused:?}");
+    let listener = tokio::net::TcpListener::bind("0.0.0.0:0").await.unwrap();
+    let with_token = ApiSettings { admin_token: Some(ADMIN.into()), ..settings };
+    serve(listener, with_token, std::future::ready(())).await.unwrap();
+}

@@ -1,0 +1,87 @@
+//! A store that fails or hangs when it is told to, in front of a real one.
+
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use steadfast::job::{AttemptRecord, JobId, JobRecord, Kind, KindDefinition, Lease, NewJob, QueueName};
+use steadfast::store::*;
+
+/// What befalls every call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fault {
+    None,
+    /// It fails with this.
+    Fails(StoreErrorKind),
+    /// It never answers.
+    Hangs,
+    /// A bug.
+    Panics,
+}
+
+#[derive(Debug)]
+pub(crate) struct FaultyStore {
+    inner: Arc<dyn Store>,
+    fault: Mutex<Fault>,
+}
+
+/// Must never be seen by a caller.
+pub(crate) const INSIDE: &str = "SELECT canary FROM /var/lib/secret at 10.0.0.7";
+
+impl FaultyStore {
+    pub(crate) fn before(inner: Arc<dyn Store>) -> Arc<Self> {
+        Arc::new(Self { inner, fault: Mutex::new(Fault::None) })
+    }
+
+    pub(crate) fn set(&self, fault: Fault) {
+        *self.fault.lock().unwrap() = fault;
+    }
+
+    async fn meet_fault(&self) -> Result<(), StoreError> {
+        let fault = *self.fault.lock().unwrap();
+        match fault {
+            Fault::None => Ok(()),
+            Fault::Fails(kind) => Err(StoreError::new(kind, "test").caused_by(INSIDE)),
+            Fault::Hangs => std::future::pending().await,
+            Fault::Panics => panic!("{INSIDE}"),
+        }
+    }
+}
+
+macro_rules! pass_on {
+    ($($verb:ident($($arg:ident: $type:ty),*) -> $answer:ty;)*) => {
+        #[async_trait]
+        impl Store for FaultyStore {
+            $(
+                async fn $verb(&self $(, $arg: $type)*) -> $answer {
+                    self.meet_fault().await?;
+                    self.inner.$verb($($arg),*).await
+                }
+            )*
+        }
+    };
+}
+
+pass_on! {
+    enqueue(jobs: Vec<NewJob>) -> Result<Vec<Enqueued>, StoreError>;
+    claim(claim: Claim) -> Result<Vec<Lease>, StoreError>;
+    extend(extend: Extend) -> Result<Vec<Extended>, StoreError>;
+    settle(settles: Vec<Settle>) -> PerItem<Settled>;
+    reap(reap: Reap) -> Result<Vec<Reaped>, StoreError>;
+    cancel(ids: Vec<JobId>) -> PerItem<Cancelled>;
+    redrive(ids: Vec<JobId>) -> PerItem<Redriven>;
+    delete(ids: Vec<JobId>) -> PerItem<Deleted>;
+    prune(prune: Prune) -> Result<Pruned, StoreError>;
+    get(ids: Vec<JobId>) -> Result<Vec<Option<JobRecord>>, StoreError>;
+    list(list: List) -> Result<Page, StoreError>;
+    attempts(id: JobId) -> Result<Option<Vec<AttemptRecord>>, StoreError>;
+    stats() -> Result<Stats, StoreError>;
+    pause(queue: QueueName) -> Result<(), StoreError>;
+    resume(queue: QueueName) -> Result<(), StoreError>;
+    put_kind(definition: KindDefinition) -> Result<bool, StoreError>;
+    delete_kind(kind: Kind) -> Result<bool, StoreError>;
+    kinds() -> Result<Vec<KindDefinition>, StoreError>;
+    put_token(token: TokenRecord) -> Result<(), StoreError>;
+    tokens() -> Result<Vec<TokenRecord>, StoreError>;
+    delete_token(id: String) -> Result<bool, StoreError>;
+    ping() -> Result<(), StoreError>;
+}

@@ -1,0 +1,179 @@
+//! Hostile traffic: it gets the right refusal or a closed connection, memory stays bounded, and others do not notice.
+
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use crate::client::read_reply;
+use crate::world::{Server, World};
+
+/// Everything the server sends until it closes or resets the connection.
+async fn rest(stream: &mut TcpStream) -> String {
+    let mut read = Vec::new();
+    let mut chunk = vec![0; 4096];
+    let reading = async {
+        while let Ok(n) = stream.read(&mut chunk).await {
+            if n == 0 {
+                break;
+            }
+            read.extend_from_slice(&chunk[..n]);
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), reading).await.expect("the connection stays open");
+    String::from_utf8_lossy(&read).into_owned()
+}
+
+fn resident_mib() -> usize {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse::<usize>().unwrap() / 1024
+}
+
+async fn is_fine(server: &Server) {
+    let started = Instant::now();
+    server.enqueue().await;
+    assert!(started.elapsed() < Duration::from_secs(5), "a normal request took {:?}", started.elapsed());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn five_hundred_slow_sockets_are_cut_off_and_others_do_not_notice() {
+    let world = World::sqlite().await;
+    let server = world.server_with(|settings| settings.limits.header_timeout = Duration::from_secs(2)).await;
+    let mut slow = Vec::new();
+    for _ in 0..500 {
+        let mut stream = TcpStream::connect(server.address).await.unwrap();
+        stream.write_all(b"GET /jobs HTTP/1.1\r\nhost: localhost\r\nx-slow").await.unwrap();
+        slow.push(stream);
+    }
+    for n in 0..20 {
+        is_fine(&server).await;
+        for stream in &mut slow {
+            // One byte more each time; those that were cut off cannot take it.
+            let _ = stream.write_all(if n % 2 == 0 { b"a" } else { b"b" }).await;
+        }
+    }
+    for stream in &mut slow {
+        let answer = rest(stream).await;
+        assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 408"), "{answer}");
+    }
+    is_fine(&server).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_gigabyte_in_chunks_is_refused_early() {
+    let world = World::sqlite().await;
+    let server = world.server().await;
+    let before = resident_mib();
+    for path in ["/jobs", "/jobs/batch", "/leases/settle"] {
+        let mut stream = TcpStream::connect(server.address).await.unwrap();
+        let head = format!(
+            "POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n"
+        );
+        stream.write_all(head.as_bytes()).await.unwrap();
+        let chunk = [b"100000\r\n", &vec![b' '; 1 << 20][..], b"\r\n"].concat();
+        let mut sent = 0;
+        for _ in 0..1024 {
+            if stream.write_all(&chunk).await.is_err() {
+                break;
+            }
+            sent += 1;
+        }
+        assert!(sent < 64, "{path} took {sent} MiB");
+        let answer = rest(&mut stream).await;
+        assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 413"), "{answer}");
+    }
+    let announced = server.call("POST", "/jobs").header("content-length", "1073741824");
+    let mut stream = TcpStream::connect(server.address).await.unwrap();
+    let head = String::from_utf8(announced.bytes())
+        .unwrap()
+        .replace("content-length: 0\r\n", "content-type: application/json\r\n");
+    stream.write_all(head.as_bytes()).await.unwrap();
+    read_reply(&mut stream).await.problem(413, "too_large");
+    // Other tests of this process use memory too; a gigabyte would show all the same.
+    assert!(resident_mib() < before + 500, "from {before} to {} MiB", resident_mib());
+    is_fine(&server).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn heads_that_are_no_heads_are_refused() {
+    let world = World::sqlite().await;
+    let server = world.server().await;
+    let many: String = (0..10_000).map(|n| format!("x-{n}: y\r\n")).collect();
+    let long = format!("x-long: {}\r\n", "y".repeat(1 << 20));
+    for head in [
+        format!("GET /jobs HTTP/1.1\r\nhost: localhost\r\n{many}\r\n"),
+        format!("GET /jobs HTTP/1.1\r\nhost: localhost\r\n{long}\r\n"),
+        format!("GET /{} HTTP/1.1\r\nhost: localhost\r\n\r\n", "x".repeat(1 << 20)),
+        "\0\0\0\0\r\n\r\n".to_owned(),
+        "GET /jobs\r\n\r\n".to_owned(),
+        "GET /jobs HTTP/9.9\r\n\r\n".to_owned(),
+        "POST /jobs HTTP/1.1\r\nhost: localhost\r\ncontent-length: 5\r\ncontent-length: 6\r\n\r\n".to_owned(),
+        "POST /jobs HTTP/1.1\r\nhost: localhost\r\ncontent-length: -1\r\n\r\n".to_owned(),
+        "GET /jobs HTTP/1.1\r\nhost: localhost\r\nx: \0\r\n\r\n".to_owned(),
+    ] {
+        let mut stream = TcpStream::connect(server.address).await.unwrap();
+        // The server may close before it has read everything.
+        let _ = stream.write_all(head.as_bytes()).await;
+        let _ = stream.shutdown().await;
+        let answer = rest(&mut stream).await;
+        assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 4"), "{:.40} answered {answer:.200}", head);
+        is_fine(&server).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_body_that_does_not_come_is_408() {
+    let world = World::sqlite().await;
+    let server = world.server_with(|settings| settings.limits.body_timeout = Duration::from_millis(300)).await;
+    let mut stream = TcpStream::connect(server.address).await.unwrap();
+    let head =
+        "POST /jobs HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 100\r\n\r\n{";
+    stream.write_all(head.as_bytes()).await.unwrap();
+    read_reply(&mut stream).await.problem(408, "body_timeout");
+    is_fine(&server).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_connection_too_many_is_503_and_a_place_is_free_again_after() {
+    let world = World::sqlite().await;
+    let server = world.server_with(|settings| settings.limits.connections = 4).await;
+    let mut held = Vec::new();
+    for _ in 0..4 {
+        let mut stream = TcpStream::connect(server.address).await.unwrap();
+        // An answer proves that the connection has its place.
+        let keep = server.call("GET", "/livez").replace_header("connection", "keep-alive");
+        stream.write_all(&keep.bytes()).await.unwrap();
+        assert_eq!(read_reply(&mut stream).await.status, 200);
+        held.push(stream);
+    }
+    let reply = server.get("/livez").await;
+    assert_eq!((reply.status, reply.header("retry-after")), (503, Some("1")), "{reply:?}");
+    assert_eq!(reply.json()["code"], "overloaded");
+    drop(held);
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while server.get("/livez").await.status != 200 {
+        assert!(Instant::now() < deadline, "places are not given back");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_producer_that_hangs_up_leaves_nothing_half_done() {
+    let world = World::sqlite().await;
+    let server = world.server().await;
+    let call = |n: usize| {
+        let key = format!("k{n}");
+        server.call("POST", "/jobs").header("idempotency-key", &key).json(&json!({"kind": "welcome", "payload": n}))
+    };
+    for n in 0..100 {
+        let mut stream = TcpStream::connect(server.address).await.unwrap();
+        stream.write_all(&call(n).bytes()).await.unwrap();
+    }
+    for n in 0..100 {
+        let reply = call(n).send().await;
+        assert!(reply.status == 200 || reply.status == 201, "{reply:?}");
+        assert_eq!(reply.json()["payload"], json!(n));
+    }
+    assert_eq!(server.get("/stats").await.expect(200)["totals"]["queued"], 100);
+}

@@ -1,0 +1,53 @@
+//! The end of a server: nobody new, nobody cut off.
+
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
+
+use crate::client::read_reply;
+use crate::on_every_store;
+use crate::world::World;
+
+on_every_store!(shutdown_ends_long_polls_finishes_requests_and_accepts_nobody_new);
+
+async fn shutdown_ends_long_polls_finishes_requests_and_accepts_nobody_new(world: World) {
+    let server = world.server().await;
+    let (address, queue) = (server.address, server.queue.clone());
+    let mut worker = TcpStream::connect(address).await.unwrap();
+    worker
+        .write_all(&server.call("POST", "/leases").json(&json!({"worker": "w", "wait_ms": 30000})).bytes())
+        .await
+        .unwrap();
+    // A connection that has been used and is idle, and one that never said anything.
+    let mut idle = TcpStream::connect(address).await.unwrap();
+    let keep = server.call("GET", "/livez").replace_header("connection", "keep-alive");
+    idle.write_all(&keep.bytes()).await.unwrap();
+    assert_eq!(read_reply(&mut idle).await.status, 200);
+    let _silent = TcpStream::connect(address).await.unwrap();
+    let posts: Vec<_> = (0..50)
+        .map(|n| {
+            tokio::spawn(
+                server
+                    .call("POST", "/jobs")
+                    .json(&json!({"kind": "welcome", "payload": n, "queue": "q"}))
+                    .send_if_possible(),
+            )
+        })
+        .collect();
+    let started = Instant::now();
+    let stopped = server.stop();
+    // The poll ends at once: with nothing, or with one of the jobs that were being enqueued.
+    read_reply(&mut worker).await.expect(200);
+    stopped.await.unwrap().unwrap();
+    assert!(started.elapsed() < Duration::from_secs(8), "took {:?}", started.elapsed());
+    let mut accepted = 0;
+    for post in posts {
+        accepted += u64::from(post.await.unwrap().is_some_and(|reply| reply.status == 201));
+    }
+    let stats = queue.stats().await.unwrap();
+    let stored: u64 = stats.queues.values().flat_map(|queue| queue.counts.values()).sum();
+    assert!(stored >= accepted, "{accepted} were accepted and {stored} are stored");
+    assert!(TcpStream::connect(address).await.is_err(), "nobody new");
+}

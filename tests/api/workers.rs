@@ -1,0 +1,118 @@
+//! Workers in other languages: the scripts of the guide, against the real server, killed at random.
+
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use steadfast::job::Status;
+use steadfast::store::{List, Reap};
+
+use crate::on_every_store;
+use crate::world::{Server, World};
+
+on_every_store!(
+    python_workers_killed_at_random_finish_every_job_once,
+    javascript_workers_killed_at_random_finish_every_job_once,
+);
+
+const JOBS: usize = 500;
+
+async fn python_workers_killed_at_random_finish_every_job_once(world: World) {
+    killed_at_random(world, "python3", "worker.py").await;
+}
+
+async fn javascript_workers_killed_at_random_finish_every_job_once(world: World) {
+    killed_at_random(world, "node", "worker.mjs").await;
+}
+
+/// A process that dies with the test.
+struct Worker(Child);
+
+impl Worker {
+    fn start(server: &Server, interpreter: &str, script: &str) -> Self {
+        let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("examples/workers").join(script);
+        let child = Command::new(interpreter)
+            .arg(path)
+            .env("STEADFAST_URL", format!("http://{}", server.address))
+            .env("LEASE_MS", "1000")
+            .stdin(Stdio::null())
+            .spawn();
+        Self(child.unwrap_or_else(|error| panic!("{interpreter} is needed for this test: {error}")))
+    }
+
+    fn is_running(&mut self) -> bool {
+        self.0.try_wait().unwrap().is_none()
+    }
+
+    /// SIGKILL: it cannot clean up.
+    fn kill(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+async fn killed_at_random(world: World, interpreter: &str, script: &str) {
+    let server = world.server().await;
+    let jobs: Vec<_> = (0..JOBS).map(|n| json!({"kind": "welcome", "payload": n, "max_attempts": 100})).collect();
+    server.post("/jobs/batch", json!({"jobs": jobs})).await.expect(200);
+    // What a server's reaper does.
+    let store = server.queue.store().clone();
+    let reaper = tokio::spawn(async move {
+        loop {
+            store.reap(Reap { limit: 1000 }).await.unwrap();
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    });
+    let deadline = Instant::now() + Duration::from_secs(120);
+    let mut random = fastrand::Rng::with_seed(7);
+    let mut workers: Vec<_> = (0..2).map(|_| Worker::start(&server, interpreter, script)).collect();
+    let mut kills = 0;
+    while succeeded(&server).await < JOBS as u64 {
+        assert!(Instant::now() < deadline, "{} of {JOBS} succeeded after {kills} kills", succeeded(&server).await);
+        tokio::time::sleep(Duration::from_millis(random.u64(150..700))).await;
+        let victim = random.usize(0..workers.len());
+        assert!(workers[victim].is_running(), "a worker ended by itself");
+        workers[victim].kill();
+        kills += 1;
+        workers[victim] = Worker::start(&server, interpreter, script);
+    }
+    drop(workers);
+    reaper.abort();
+    let mut lost_attempts = 0;
+    let mut before = None;
+    let mut seen = 0;
+    loop {
+        let page = server.queue.list(List { before, limit: 200, ..List::default() }).await.unwrap();
+        for job in &page.jobs {
+            seen += 1;
+            assert_eq!(job.status, Status::Succeeded);
+            let result: serde_json::Value = job.result.as_ref().unwrap().decode().unwrap();
+            assert_eq!(result["worked_on"], job.payload.decode::<serde_json::Value>().unwrap());
+            let attempts = server.queue.attempts(job.id).await.unwrap().unwrap();
+            let outcomes: Vec<_> = attempts.iter().map(|attempt| attempt.outcome.unwrap().as_str()).collect();
+            let (last, others) = outcomes.split_last().unwrap();
+            assert!(*last == "succeeded" && others.iter().all(|outcome| *outcome == "lease_expired"), "{outcomes:?}");
+            lost_attempts += others.len();
+        }
+        before = page.next;
+        if before.is_none() {
+            break;
+        }
+    }
+    assert_eq!(seen, JOBS);
+    println!("{script}: {JOBS} jobs succeeded once each; {kills} kills cost {lost_attempts} attempts");
+    assert!(kills > 0);
+}
+
+async fn succeeded(server: &Server) -> u64 {
+    let stats = server.get("/stats").await.expect(200);
+    stats["totals"]["succeeded"].as_u64().unwrap()
+}
