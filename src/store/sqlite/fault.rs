@@ -24,6 +24,12 @@ fn kind(error: &Error) -> StoreErrorKind {
     }
 }
 
+/// Another program held a lock for longer than we wait.
+pub(super) fn is_lock(error: &StoreError) -> bool {
+    let cause = std::error::Error::source(error).and_then(|cause| cause.downcast_ref::<Error>());
+    cause.and_then(Error::sqlite_error_code) == Some(ErrorCode::DatabaseBusy)
+}
+
 /// The disk refused to sync. What it holds is unknown from then on, and syncing again would only hide that.
 pub(super) fn is_sync_failure(error: &Error) -> bool {
     let code = error.sqlite_error().map(|error| error.extended_code);

@@ -13,7 +13,7 @@ use std::thread::JoinHandle;
 use rusqlite::Connection;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
-use super::fault::{is_sync_failure, store_error};
+use super::fault::{is_lock, is_sync_failure, store_error};
 use super::time::{StoreTime, move_along};
 use super::transaction::{Items, Tx};
 use crate::store::{StoreError, StoreErrorKind, Wake};
@@ -259,8 +259,12 @@ impl Writing {
     fn flush(&mut self, mut works: Vec<Box<dyn Work>>) {
         match self.commit(&mut works, Items::Together) {
             Ok(()) => works.into_iter().for_each(|work| work.reply(Ok(()))),
+            // None of them is at fault for a lock; each alone would wait for it once more, one after the other.
+            Err(error) if self.broken.is_some() || is_lock(&error) => {
+                works.into_iter().for_each(|work| work.reply(Err(error.clone())));
+            }
             // Alone, each fails or succeeds for reasons of its own.
-            Err(_) if self.broken.is_none() => {
+            Err(_) => {
                 for work in works {
                     let mut alone = [work];
                     let committed = self.commit(&mut alone, Items::Apart);
@@ -268,7 +272,6 @@ impl Writing {
                     work.reply(committed);
                 }
             }
-            Err(error) => works.into_iter().for_each(|work| work.reply(Err(error.clone()))),
         }
     }
 
