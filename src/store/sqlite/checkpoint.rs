@@ -53,11 +53,11 @@ fn run(connection: &Connection, inbox: &Inbox, stopped: &mpsc::Receiver<()>) {
             continue;
         }
         match checkpoint(connection) {
+            // Looked at again even if nothing more is committed: a reader may be in the way until then.
             Ok(log_pages) if log_pages > LOG_MAX_PAGES => inbox.restart_wal(),
-            Ok(_) => {}
+            Ok(_) => seen = commits,
             Err(error) => tracing::warn!(%error, "checkpoint failed; trying again"),
         }
-        seen = commits;
     }
 }
 
