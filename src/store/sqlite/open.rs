@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
-use super::migrate::migrate;
+use super::migrate::{check_identity, migrate};
 use crate::store::OpenError;
 
 /// 3.51.3: the first without the WAL-reset bug that could damage a database.
@@ -37,8 +37,7 @@ pub(super) fn open(given: &Path) -> Result<OpenedFile, OpenError> {
     }
     let path = prepare_file(given)?;
     let owner = lock_owner(&path)?;
-    let mut connection = connect(&path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX)
-        .map_err(|error| not_a_database(&path, error))?;
+    let mut connection = connect_to_ours(&path)?;
     migrate(&mut connection, &path)?;
     Ok(OpenedFile { path, owner, connection })
 }
@@ -46,9 +45,18 @@ pub(super) fn open(given: &Path) -> Result<OpenedFile, OpenError> {
 /// Brings the schema up to date without becoming the owner: if a server has the file open, there is nothing to do.
 pub(super) fn migrate_file(given: &Path) -> Result<usize, OpenError> {
     let path = prepare_file(given)?;
-    let mut connection = connect(&path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX)
-        .map_err(|error| not_a_database(&path, error))?;
+    let mut connection = connect_to_ours(&path)?;
     migrate(&mut connection, &path)
+}
+
+/// Looks whose file it is before anything is set in it, over a connection that cannot write, not even on closing.
+fn connect_to_ours(path: &Path) -> Result<Connection, OpenError> {
+    let failed = |error| cannot_open(path, error);
+    let flags = OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let looking = Connection::open_with_flags(path, flags | OpenFlags::SQLITE_OPEN_READ_ONLY).map_err(failed)?;
+    looking.busy_timeout(BUSY_TIMEOUT).map_err(failed)?;
+    check_identity(&looking, path)?;
+    connect(path, flags | OpenFlags::SQLITE_OPEN_READ_WRITE).map_err(failed)
 }
 
 /// A further connection that only reads.
@@ -160,7 +168,7 @@ fn lock_owner(path: &Path) -> Result<OwnerLock, OpenError> {
     }
 }
 
-fn not_a_database(path: &Path, error: rusqlite::Error) -> OpenError {
+pub(super) fn cannot_open(path: &Path, error: rusqlite::Error) -> OpenError {
     let (problem, way_out) = match error.sqlite_error_code() {
         Some(ErrorCode::NotADatabase) => {
             ("it is not a SQLite database", "give the path of a new file, or of one that Steadfast made")
