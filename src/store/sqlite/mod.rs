@@ -44,7 +44,7 @@ use async_trait::async_trait;
 use self::checkpoint::Checkpointer;
 use self::open::{OpenedFile, OwnerLock};
 use self::readers::Readers;
-use self::time::{StoreTime, clamp_leases};
+use self::time::{StoreTime, catch_up};
 use self::writer::Writer;
 use crate::job::{AttemptRecord, JobId, JobRecord, Kind, KindDefinition, Lease, NewJob, QueueName};
 use crate::store::{
@@ -99,7 +99,7 @@ impl SqliteStore {
         };
         let time = StoreTime::start(settings.clock);
         let wake = Wake::default();
-        clamp_leases(&connection, time.now_micros()).map_err(|error| cannot_start(error.into()))?;
+        catch_up(&connection, time.now_micros()).map_err(|error| cannot_start(error.into()))?;
         let checkpoints = open::open_checkpointer(&path).map_err(|error| cannot_start(error.into()))?;
         let writer =
             Writer::start(connection, time.clone(), wake.clone()).map_err(|error| cannot_start(error.into()))?;

@@ -76,11 +76,18 @@ pub(super) fn move_along(connection: &Connection, step: Step) -> rusqlite::Resul
     Ok(())
 }
 
-/// On opening: a clock that was set back while nobody was here must not keep a dead worker's lease alive.
-pub(super) fn clamp_leases(connection: &Connection, now_micros: i64) -> rusqlite::Result<()> {
+/// On opening: a clock that was set back while nobody was here must not keep a dead worker's lease alive, nor keep
+/// waiting jobs back until it has caught up. What was last changed later than now tells that it was.
+pub(super) fn catch_up(connection: &Connection, now_micros: i64) -> rusqlite::Result<()> {
     connection.execute(
-        "UPDATE jobs SET lease_expires_at = ?1 + lease_ms * 1000
+        "UPDATE jobs SET lease_expires_at = ?1 + lease_ms * 1000, started_at = min(started_at, ?1)
          WHERE status = 'running' AND lease_expires_at > ?1 + lease_ms * 1000",
+        [now_micros],
+    )?;
+    connection.execute(
+        "UPDATE jobs SET run_at = ?1 + max(run_at - updated_at, 0)
+         WHERE status IN ('queued', 'retrying') AND run_at > ?1
+           AND updated_at > ?1 AND (status = 'retrying' OR run_at <= updated_at)",
         [now_micros],
     )?;
     Ok(())
