@@ -1,0 +1,220 @@
+//! Somebody sets the machine's clock, or it sleeps: leases, backoff and what is due are durations and do not mind.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::SignedDuration;
+use steadfast::job::{AttemptOutcome, ErrorText, Failure, JobRequest, Lease, Outcome, Status};
+use steadfast::store::sqlite::SqliteStore;
+use steadfast::store::{Beat, Clock, Extend, Extended, HeldClock, Reap, Reaped, Settle, Settled, Store};
+
+use crate::jobs_file::{JobsFile, LEASE, claim, enqueue, enqueue_one, job, job_with, jobs, literal};
+
+const SECOND: Duration = Duration::from_secs(1);
+const HOUR: SignedDuration = SignedDuration::from_hours(1);
+
+/// Forward and back: every case holds for both.
+const STEPS: [SignedDuration; 2] = [HOUR, SignedDuration::from_hours(-1)];
+
+struct World {
+    file: JobsFile,
+    store: Arc<SqliteStore>,
+    clock: Arc<HeldClock>,
+}
+
+impl World {
+    fn new() -> Self {
+        let file = JobsFile::new();
+        let (store, clock) = file.open_held();
+        Self { file, store, clock }
+    }
+
+    /// The time of day jumps; no time passes.
+    fn step(&self, by: SignedDuration) {
+        self.clock.set_wall(self.clock.wall() + by);
+    }
+
+    async fn running(&self, request: JobRequest) -> Lease {
+        enqueue_one(&self.store, request).await;
+        claim(&self.store, 1).await.remove(0)
+    }
+
+    async fn reap(&self) -> Vec<Reaped> {
+        self.store.reap(Reap { limit: 1000 }).await.unwrap()
+    }
+
+    async fn extend(&self, lease: &Lease) -> Extended {
+        let beats = vec![Beat { lease: lease.key(), progress: None }];
+        self.store.extend(Extend { beats, lease: None }).await.unwrap()[0]
+    }
+
+    async fn settle(&self, lease: &Lease, outcome: Outcome) -> Settled {
+        let settle = Settle { lease: lease.key(), outcome };
+        self.store.settle(vec![settle]).await.unwrap().remove(0).unwrap()
+    }
+
+    /// How long the lease has still to go.
+    async fn left(&self, lease: &Lease) -> Duration {
+        let expires_at = job_with(&self.store, lease.job().id).await.lease_expires_at.unwrap();
+        expires_at.duration_since(self.clock.wall()).try_into().unwrap()
+    }
+}
+
+#[tokio::test]
+async fn no_live_lease_is_reaped_when_the_clock_steps_and_each_still_ends_after_its_own_length() {
+    for step in STEPS {
+        let world = World::new();
+        enqueue(&world.store, jobs(50)).await;
+        assert_eq!(claim(&world.store, 50).await.len(), 50);
+        world.clock.advance(LEASE / 2);
+        world.step(step);
+        assert_eq!(world.reap().await, [], "{step:?}");
+        world.clock.advance(LEASE / 2 - SECOND);
+        assert_eq!(world.reap().await, [], "{step:?}");
+        world.clock.advance(SECOND);
+        assert_eq!(world.reap().await.len(), 50, "{step:?}");
+    }
+}
+
+#[tokio::test]
+async fn steps_add_up_to_nothing_when_they_cancel_out() {
+    let world = World::new();
+    let lease = world.running(job()).await;
+    for _ in 0..3 {
+        for step in STEPS {
+            world.step(step);
+            assert_eq!(world.reap().await, []);
+            assert_eq!(world.left(&lease).await, LEASE);
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_was_due_stays_due_when_the_clock_steps() {
+    for step in STEPS {
+        let world = World::new();
+        enqueue(&world.store, jobs(10)).await;
+        world.clock.advance(Duration::from_secs(600));
+        enqueue(&world.store, jobs(10)).await;
+        world.step(step);
+        assert_eq!(claim(&world.store, 100).await.len(), 20, "{step:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_retry_keeps_its_backoff_when_the_clock_steps() {
+    let failed = || Failure { error: ErrorText::new("busy"), permanent: false, retry_after: Some(SECOND * 60) };
+    for step in STEPS {
+        for outcome in [Outcome::Failed(failed()), Outcome::snoozed(SECOND * 60)] {
+            let world = World::new();
+            let lease = world.running(job()).await;
+            assert_eq!(world.settle(&lease, outcome).await, Settled::Recorded);
+            world.clock.advance(SECOND * 20);
+            world.step(step);
+            assert_eq!(claim(&world.store, 1).await, [], "{step:?}");
+            world.clock.advance(SECOND * 39);
+            assert_eq!(claim(&world.store, 1).await, [], "{step:?}");
+            world.clock.advance(SECOND);
+            assert_eq!(claim(&world.store, 1).await.len(), 1, "{step:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_start_at_a_time_of_day_follows_the_clock() {
+    let world = World::new();
+    let run_at = Some(world.clock.wall() + HOUR / 2);
+    enqueue_one(&world.store, JobRequest { run_at, ..job() }).await;
+    world.step(-HOUR);
+    assert_eq!(claim(&world.store, 1).await, []);
+    world.step(HOUR);
+    assert_eq!(claim(&world.store, 1).await, []);
+    world.step(HOUR);
+    assert_eq!(claim(&world.store, 1).await.len(), 1);
+}
+
+#[tokio::test]
+async fn heartbeats_and_settles_go_on_when_the_clock_steps() {
+    for step in STEPS {
+        let world = World::new();
+        let lease = world.running(job()).await;
+        world.clock.advance(LEASE - SECOND);
+        world.step(step);
+        assert_eq!(world.extend(&lease).await, Extended::Ok, "{step:?}");
+        assert_eq!(world.left(&lease).await, LEASE, "{step:?}");
+        world.clock.advance(LEASE - SECOND);
+        assert_eq!(world.reap().await, [], "{step:?}");
+        assert_eq!(world.settle(&lease, Outcome::succeeded(None)).await, Settled::Recorded, "{step:?}");
+        assert_eq!(job_with(&world.store, lease.job().id).await.status, Status::Succeeded);
+    }
+}
+
+#[tokio::test]
+async fn an_attempt_times_out_after_its_own_length_when_the_clock_steps() {
+    for step in STEPS {
+        let world = World::new();
+        let lease = world.running(JobRequest { timeout_ms: Some(60_000), ..job() }).await;
+        world.clock.advance(SECOND * 20);
+        world.step(step);
+        assert_eq!(world.extend(&lease).await, Extended::Ok);
+        assert_eq!(world.left(&lease).await, LEASE, "{step:?}");
+        world.clock.advance(SECOND * 20);
+        assert_eq!(world.extend(&lease).await, Extended::Ok);
+        assert_eq!(world.left(&lease).await, SECOND * 20, "{step:?}: never past its timeout");
+        world.clock.advance(SECOND * 20);
+        assert_eq!(
+            world.reap().await.iter().map(|reaped| reaped.recorded).collect::<Vec<_>>(),
+            [AttemptOutcome::TimedOut]
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_step_counts_once_although_the_first_transaction_that_saw_it_was_given_up() {
+    let world = World::new();
+    enqueue(&world.store, jobs(2)).await;
+    let leases = claim(&world.store, 2).await;
+    world.file.refuse("UPDATE", &format!("new.status = 'succeeded' AND old.id = {}", literal(leases[0].job().id)));
+    world.step(HOUR);
+    let settles = leases.iter().map(|lease| Settle { lease: lease.key(), outcome: Outcome::succeeded(None) });
+    let answers = world.store.settle(settles.collect()).await.unwrap();
+    assert_eq!(answers.iter().map(Result::is_ok).collect::<Vec<_>>(), [false, true]);
+    assert_eq!(world.left(&leases[0]).await, LEASE);
+}
+
+#[tokio::test]
+async fn a_clock_that_went_back_while_the_file_was_closed_keeps_no_dead_lease_alive_beyond_its_length() {
+    let World { file, store, clock } = World::new();
+    let id = enqueue_one(&store, job()).await;
+    claim(&store, 1).await;
+    drop(store);
+    clock.set_wall(clock.wall() - HOUR);
+    // A new process: its own monotonic clock, nobody to tell that the time of day has jumped.
+    let clock = Arc::new(HeldClock::at(clock.wall()));
+    let store = file.open_at(&clock);
+    assert_eq!(store.reap(Reap { limit: 10 }).await.unwrap(), []);
+    clock.advance(LEASE);
+    let reaped = store.reap(Reap { limit: 10 }).await.unwrap();
+    assert_eq!(reaped.iter().map(|reaped| reaped.job_id).collect::<Vec<_>>(), [id]);
+}
+
+#[tokio::test]
+async fn a_clock_that_went_back_while_the_file_was_closed_keeps_no_waiting_job_back() {
+    let World { file, store, clock } = World::new();
+    enqueue(&store, jobs(3)).await;
+    let lease = claim(&store, 1).await.remove(0);
+    let retry_after = Some(SECOND * 60);
+    let failure = Failure { error: ErrorText::new("busy"), permanent: false, retry_after };
+    let settle = Settle { lease: lease.key(), outcome: Outcome::Failed(failure) };
+    store.settle(vec![settle]).await.unwrap().remove(0).unwrap();
+    let time_of_day = Some(clock.wall() + HOUR);
+    let later = enqueue_one(&store, JobRequest { run_at: time_of_day, ..job() }).await;
+    drop(store);
+    let clock = Arc::new(HeldClock::at(clock.wall() - HOUR));
+    let store = file.open_at(&clock);
+    assert_eq!(claim(&store, 10).await.len(), 2, "what was due is due");
+    clock.advance(SECOND * 60);
+    let retried = claim(&store, 10).await;
+    assert_eq!(retried.iter().map(|lease| lease.job().id).collect::<Vec<_>>(), [lease.job().id], "after its backoff");
+    assert_eq!(Some(job_with(&store, later).await.run_at), time_of_day, "a time of day stays one");
+}

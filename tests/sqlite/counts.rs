@@ -1,0 +1,117 @@
+//! The counts that `stats` tells are kept by every commit and never counted again: they must never be off by one.
+
+use std::time::Duration;
+
+use fastrand::Rng;
+use steadfast::job::{JobId, JobRequest, Lease, NewJob, Outcome};
+use steadfast::store::sqlite::SqliteStore;
+use steadfast::store::{Beat, Extend, HeldClock, Prune, Reap, Settle, Store};
+
+use crate::jobs_file::{JobsFile, checked, claim_of, counted, in_queue, told};
+
+const STEPS: usize = 150;
+
+#[tokio::test]
+async fn counts_equal_the_rows_after_every_step_of_a_random_mixture_of_verbs() {
+    for seed in [1, 7, 1979, 20_260_101] {
+        let file = JobsFile::new();
+        let (store, clock) = file.open_held();
+        // Some settles are refused, so that batches are given up and done again item by item.
+        file.refuse("UPDATE", "new.status = 'succeeded' AND new.priority = 13");
+        let stranger = file.stranger();
+        let mut mixture = Mixture { rng: Rng::with_seed(seed), ids: Vec::new(), leases: Vec::new() };
+        for step in 0..STEPS {
+            let verb = mixture.step(&store, &clock).await;
+            assert_eq!(told(&store).await, counted(&stranger), "seed {seed}, step {step}: {verb}");
+        }
+        drop(store);
+        let store = file.open_at(&clock);
+        assert_eq!(told(&store).await, counted(&stranger), "seed {seed}, opened again");
+    }
+}
+
+struct Mixture {
+    rng: Rng,
+    ids: Vec<JobId>,
+    /// Good ones and ones that were lost long ago.
+    leases: Vec<Lease>,
+}
+
+impl Mixture {
+    async fn step(&mut self, store: &SqliteStore, clock: &HeldClock) -> &'static str {
+        clock.advance(Duration::from_secs(self.rng.u64(0..20)));
+        match self.rng.u8(0..20) {
+            0..5 => {
+                let batch: Vec<NewJob> = (0..self.rng.usize(1..20)).map(|_| self.job()).collect();
+                self.ids.extend(store.enqueue(batch).await.unwrap().iter().map(|enqueued| enqueued.job.id));
+                "enqueue"
+            }
+            5..8 => {
+                let max = self.rng.usize(1..30);
+                self.leases.extend(store.claim(claim_of(max)).await.unwrap());
+                "claim"
+            }
+            8..12 => {
+                let leases = self.some(&self.leases.clone());
+                let settles = leases.iter().map(|lease| Settle { lease: lease.key(), outcome: self.outcome() });
+                store.settle(settles.collect()).await.unwrap();
+                "settle"
+            }
+            12 => {
+                let beats = self
+                    .some(&self.leases.clone())
+                    .iter()
+                    .map(|lease| Beat { lease: lease.key(), progress: None })
+                    .collect();
+                store.extend(Extend { beats, lease: None }).await.unwrap();
+                "extend"
+            }
+            13 => {
+                store.reap(Reap { limit: self.rng.usize(1..20) }).await.unwrap();
+                "reap"
+            }
+            14..16 => {
+                store.cancel(self.some(&self.ids.clone())).await.unwrap();
+                "cancel"
+            }
+            16..18 => {
+                store.redrive(self.some(&self.ids.clone())).await.unwrap();
+                "redrive"
+            }
+            18 => {
+                store.delete(self.some(&self.ids.clone())).await.unwrap();
+                "delete"
+            }
+            _ => {
+                let keep = Duration::from_secs(self.rng.u64(0..600));
+                let prune =
+                    Prune { keep_succeeded: keep, keep_cancelled: keep, keep_failed: keep, after: None, limit: 50 };
+                store.prune(prune).await.unwrap();
+                "prune"
+            }
+        }
+    }
+
+    fn job(&mut self) -> NewJob {
+        let queue = self.rng.choice(["mail", "images", "default"]).unwrap();
+        // Few enough keys that many are known already.
+        let idempotency_key = self.rng.bool().then(|| format!("key-{}", self.rng.u8(0..40)));
+        let (priority, max_attempts) = (Some(self.rng.i64(10..15)), Some(self.rng.i64(1..4)));
+        checked(JobRequest { idempotency_key, priority, max_attempts, ..in_queue(queue) })
+    }
+
+    fn outcome(&mut self) -> Outcome {
+        match self.rng.u8(0..6) {
+            0 | 1 => Outcome::succeeded(None),
+            2 => Outcome::failed("smtp 451"),
+            3 => Outcome::failed_permanently("no such user"),
+            4 => Outcome::Released,
+            _ => Outcome::snoozed(Duration::from_secs(5)),
+        }
+    }
+
+    /// Up to a dozen, with repetitions.
+    fn some<T: Clone>(&mut self, all: &[T]) -> Vec<T> {
+        (0..self.rng.usize(0..12)).filter_map(|_| self.rng.choice(all).cloned()).collect()
+    }
+}

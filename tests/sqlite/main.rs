@@ -1,0 +1,25 @@
+//! What is true of the SQLite store alone: its one file, its one writer, its clock, and what is done to them from outside.
+//!
+//! What every store must do is in `tests/conformance` and not repeated here. The other side is always played by something
+//! real: a second connection, a second process, a killed one. Where to look: `jobs_file.rs` has the words the cases are
+//! written in, `child.rs` the roles that a second process plays.
+
+#![cfg(feature = "sqlite")]
+#![expect(clippy::unwrap_used, reason = "an unwrap that fails is a test that fails")]
+
+mod backup;
+mod bad_item;
+mod child;
+mod clock_steps;
+mod counts;
+mod damage;
+mod ending;
+mod foreign_lock;
+mod group_commit;
+mod jobs_file;
+mod kill;
+mod modes;
+mod reads;
+mod refusals;
+mod settings;
+mod write_ahead_log;

@@ -1,0 +1,219 @@
+//! What cannot be opened: each refusal names the file, what is wrong and the way out, and leaves the file as it was.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
+
+use steadfast::store::sqlite::{SqliteSettings, SqliteStore};
+use tempfile::TempDir;
+
+use crate::child::{Role, SecondProcess};
+use crate::jobs_file::{JobsFile, jobs, stranger};
+
+/// Opens what cannot be opened; the file must be the same afterwards, byte for byte.
+pub(crate) fn refusal(path: &Path) -> String {
+    let before = fs::read(path).ok();
+    let refused = SqliteStore::open(SqliteSettings::at(path)).expect_err("it was opened").to_string();
+    assert!(fs::read(path).ok() == before, "{refused}, but the file was changed");
+    assert_names(&refused, path);
+    refused
+}
+
+fn assert_names(refused: &str, path: &Path) {
+    assert!(refused.starts_with("cannot open "), "{refused}");
+    assert!(refused.contains(&*path.file_name().unwrap().to_string_lossy()), "{refused} does not name {path:?}");
+}
+
+#[track_caller]
+fn assert_says(refused: &str, problem: &str, way_out: &str) {
+    let (said, out) = refused.rsplit_once("; ").unwrap_or((refused, ""));
+    assert!(said.contains(problem), "{refused:?} does not say {problem:?}");
+    assert!(out.contains(way_out), "{refused:?} does not show the way out {way_out:?}");
+}
+
+#[tokio::test]
+async fn a_file_that_another_process_owns() {
+    let (file, _) = JobsFile::with_jobs(3).await;
+    let mut owner = SecondProcess::start(Role::Own, &file.path);
+    assert_eq!(owner.hear().as_deref(), Some("open"));
+    let refused = refusal(&file.path);
+    assert_says(&refused, &format!("another process ({}) has it open", owner.id()), "PostgreSQL");
+    owner.kill();
+    // The lock went with its owner, however that ended.
+    file.open();
+}
+
+#[tokio::test]
+async fn a_file_that_is_open_in_this_process_already() {
+    let (file, ids) = JobsFile::with_jobs(3).await;
+    let store = file.open();
+    assert_says(&refusal(&file.path), "another process", "one process owns a SQLite file");
+    assert_eq!(crate::jobs_file::walk(&store).await.unwrap().len(), ids.len());
+}
+
+#[test]
+fn a_file_that_is_open_through_a_link_to_it() {
+    let file = JobsFile::new();
+    let link = file.dir.path().join("link.db");
+    symlink(&file.path, &link).unwrap();
+    let through_link = crate::jobs_file::open(&link);
+    assert_eq!(through_link.path(), file.path.canonicalize().unwrap());
+    assert_says(&refusal(&file.path), "another process", "one process owns a SQLite file");
+    drop(through_link);
+    let _direct = file.open();
+    let refused = SqliteStore::open(SqliteSettings::at(&link)).unwrap_err().to_string();
+    assert_says(&refused, "another process", "one process owns a SQLite file");
+}
+
+#[test]
+fn a_directory() {
+    let file = JobsFile::new();
+    fs::create_dir(&file.path).unwrap();
+    assert_says(&refusal(&file.path), "it is a directory", "give the path of a file in it");
+}
+
+#[test]
+fn a_path_through_a_file() {
+    let file = JobsFile::new();
+    fs::write(&file.path, "not a directory").unwrap();
+    let refused = refusal(&file.path.join("jobs.db"));
+    assert_says(&refused, "", "choose another");
+}
+
+#[tokio::test]
+async fn a_read_only_file_even_for_an_administrator() {
+    let (file, ids) = JobsFile::with_jobs(3).await;
+    fs::set_permissions(&file.path, Permissions::from_mode(0o444)).unwrap();
+    assert_says(&refusal(&file.path), "it is read-only", "chmod u+w");
+    fs::set_permissions(&file.path, Permissions::from_mode(0o600)).unwrap();
+    assert_eq!(crate::jobs_file::walk(&file.open()).await.unwrap().len(), ids.len());
+}
+
+/// Somebody whom permissions bind: this user, or `nobody` when this is root.
+struct Ordinary {
+    /// Where everybody may look, unlike where the build may be.
+    dir: TempDir,
+    is_root: bool,
+}
+
+/// The user id of `nobody` wherever there is one; that nothing here belongs to it is all that matters.
+const NOBODY: u32 = 65_534;
+
+impl Ordinary {
+    fn new() -> Self {
+        let dir = TempDir::new().unwrap();
+        fs::set_permissions(dir.path(), Permissions::from_mode(0o755)).unwrap();
+        let is_root = dir.path().metadata().unwrap().uid() == 0;
+        fs::copy(std::env::current_exe().unwrap(), dir.path().join("tests")).unwrap();
+        Self { dir, is_root }
+    }
+
+    /// What opening says to them.
+    fn tries(&self, path: &Path) -> String {
+        let mut program = Command::new(self.dir.path().join("tests"));
+        program.current_dir(self.dir.path());
+        if self.is_root {
+            program.uid(NOBODY).gid(NOBODY);
+        }
+        SecondProcess::start_as(program, Role::Try, path).hear().expect("the child said nothing")
+    }
+
+    /// A directory in which nobody may make a file.
+    fn sealed(&self, jobs: Option<&str>) -> std::path::PathBuf {
+        let sealed = self.dir.path().join("sealed");
+        fs::create_dir(&sealed).unwrap();
+        if let Some(name) = jobs {
+            let path = sealed.join(name);
+            drop(crate::jobs_file::open(&path));
+            fs::remove_file(sealed.join(format!("{name}.lock"))).unwrap();
+            if self.is_root {
+                chown(&path, Some(NOBODY), Some(NOBODY)).unwrap();
+            }
+        }
+        fs::set_permissions(&sealed, Permissions::from_mode(0o555)).unwrap();
+        sealed
+    }
+}
+
+#[test]
+fn a_new_file_in_a_read_only_directory() {
+    let ordinary = Ordinary::new();
+    let path = ordinary.sealed(None).join("jobs.db");
+    let refused = ordinary.tries(&path);
+    assert_names(&refused, &path);
+    assert_says(&refused, "Permission denied", "give this user the right to write there, or choose another path");
+    assert!(!path.exists());
+}
+
+#[test]
+fn a_writable_file_in_a_read_only_directory() {
+    let ordinary = Ordinary::new();
+    let path = ordinary.sealed(Some("jobs.db")).join("jobs.db");
+    let before = fs::read(&path).unwrap();
+    let refused = ordinary.tries(&path);
+    assert_names(&refused, &path);
+    assert_says(&refused, "its lock file", "check the directory's permissions");
+    assert!(fs::read(&path).unwrap() == before);
+}
+
+#[test]
+fn a_directory_that_cannot_be_made() {
+    let ordinary = Ordinary::new();
+    let path = ordinary.sealed(None).join("deeper/jobs.db");
+    let refused = ordinary.tries(&path);
+    assert_names(&refused, &path);
+    assert_says(&refused, "its directory cannot be made", "make it, or choose another");
+}
+
+#[test]
+fn a_file_that_is_not_a_database() {
+    let file = JobsFile::new();
+    // A single byte is what SQLite itself may leave in a file that is to become a database.
+    for content in ["no", "name,email\nada,ada@example.org\n", &"long ".repeat(10_000)] {
+        fs::write(&file.path, content).unwrap();
+        let refused = refusal(&file.path);
+        assert_says(
+            &refused,
+            "it is not a SQLite database",
+            "give the path of a new file, or of one that Steadfast made",
+        );
+    }
+}
+
+#[test]
+fn a_database_of_another_program() {
+    for journal_mode in ["delete", "wal"] {
+        let file = JobsFile::new();
+        let theirs = stranger(&file.path);
+        theirs.pragma_update(None, "journal_mode", journal_mode).unwrap();
+        theirs.execute_batch("CREATE TABLE accounts (name TEXT); INSERT INTO accounts VALUES ('ada')").unwrap();
+        // Once while they have it open, once after.
+        let refused = refusal(&file.path);
+        assert_says(&refused, "it is a database of another program", "give the path of a new file");
+        drop(theirs);
+        refusal(&file.path);
+        let name: String = stranger(&file.path).query_row("SELECT name FROM accounts", [], |row| row.get(0)).unwrap();
+        assert_eq!(name, "ada");
+    }
+}
+
+#[tokio::test]
+async fn a_schema_from_the_future() {
+    let (file, _) = JobsFile::with_jobs(3).await;
+    file.stranger().pragma_update(None, "user_version", 999).unwrap();
+    assert_says(&refusal(&file.path), "its schema is version 999", "run the newer program that wrote it");
+}
+
+#[tokio::test]
+async fn what_was_refused_can_be_opened_once_the_reason_is_gone() {
+    let (file, ids) = JobsFile::with_jobs(3).await;
+    let known: i64 = file.stranger().pragma_query_value(None, "user_version", |row| row.get(0)).unwrap();
+    file.stranger().pragma_update(None, "user_version", 999).unwrap();
+    refusal(&file.path);
+    file.stranger().pragma_update(None, "user_version", known).unwrap();
+    let store = file.open();
+    crate::jobs_file::enqueue(&store, jobs(1)).await;
+    assert_eq!(crate::jobs_file::walk(&store).await.unwrap().len(), ids.len() + 1);
+}
