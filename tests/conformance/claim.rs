@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use steadfast::job::{JobRecord, JobRequest, Status};
-use steadfast::store::{Claim, WorkerFate};
+use steadfast::store::{Claim, Settled, WorkerFate};
 
 use crate::phrases::*;
 use crate::world::World;
@@ -212,6 +212,34 @@ async fn assert_dead_letter(world: &impl World, id: steadfast::job::JobId) {
     assert_eq!((dead.finished_at, dead.updated_at), (Some(world.now().await), world.now().await));
     assert_eq!((dead.locked_by, dead.locked_at, dead.lease_expires_at, dead.started_at), (None, None, None, None));
     assert_eq!(world.history(id).await, []);
+}
+
+pub(crate) async fn a_row_dead_lettered_after_an_attempt_shows_the_reason_and_is_otherwise_unchanged(
+    world: &impl World,
+) {
+    let lease = world.running(job("welcome")).await;
+    world.beat(&lease, Some(percent(40)), None).await;
+    let failure = failed("smtp 451");
+    world.end(&lease, failure.clone()).await;
+    world.break_payload(lease.job().id).await;
+    let before = world.job(lease.job().id).await;
+    world.advance(HOUR).await;
+    let now = world.now().await;
+    assert_eq!(world.claim(10).await, []);
+    let dead = world.job(before.id).await;
+    assert_ne!(dead.last_error, before.last_error);
+    let expected = JobRecord {
+        status: Status::FailedPermanent,
+        last_error: dead.last_error.clone(),
+        // As at every claim: progress is of the newest attempt, and this claim ended it.
+        progress: None,
+        finished_at: Some(now),
+        updated_at: now,
+        ..before
+    };
+    assert_eq!(dead, expected);
+    assert_eq!(world.settle(&lease, failure).await, Settled::Recorded);
+    assert_eq!(world.settle(&lease, succeeded()).await, Settled::Lost);
 }
 
 pub(crate) async fn bad_rows_in_front_do_not_keep_the_others_back(world: &impl World) {

@@ -43,6 +43,7 @@ macro_rules! conformance_suite {
                 the_workers_fate_makes_no_difference_to_the_answer,
                 a_claim_of_a_hundred_with_one_bad_row_returns_ninety_nine,
                 a_waiting_row_whose_attempts_are_used_up_is_dead_lettered_alone,
+                a_row_dead_lettered_after_an_attempt_shows_the_reason_and_is_otherwise_unchanged,
                 bad_rows_in_front_do_not_keep_the_others_back,
                 a_row_that_cannot_be_decoded_can_still_be_looked_at_and_removed,
             );
