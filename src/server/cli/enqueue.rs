@@ -1,0 +1,135 @@
+//! `steadfast enqueue`: one job, or many from JSON lines ([`bulk`]).
+
+use std::io::Read;
+use std::time::Duration;
+
+use anyhow::Result;
+use clap::Args;
+use serde_json::value::RawValue;
+use serde_json::{Map, Value, json};
+
+use super::ask;
+use super::bulk::{self, Bulk};
+use super::follow::{Follow, Show};
+use super::words::text;
+use super::{Client, Target};
+use crate::server::exit::{Exit, Failure};
+use crate::server::out::say;
+
+/// Put one job in, or many from JSON lines
+#[derive(Debug, Args)]
+pub(in crate::server) struct Enqueue {
+    #[command(flatten)]
+    target: Target,
+    /// The kind of the job. With --lines: each line is a payload; without it, each line is a whole job
+    #[arg(value_parser = ask::name, required_unless_present = "lines")]
+    kind: Option<String>,
+    /// The payload, as JSON; {} unless given
+    #[arg(value_parser = ask::json, conflicts_with_all = ["file", "lines"])]
+    payload: Option<String>,
+    /// Read the payload from a file; - is stdin
+    #[arg(long, value_name = "FILE", conflicts_with = "lines")]
+    file: Option<String>,
+    /// Read many jobs from a file of JSON lines; - is stdin
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["key", "wait"])]
+    lines: Option<String>,
+    /// With --lines: what idempotency keys begin with. The same lines with the same prefix again enqueue nothing twice
+    #[arg(long, value_name = "TEXT", requires = "lines", value_parser = bulk::key_prefix)]
+    key_prefix: Option<String>,
+    /// With --lines: how long to wait for a server that is away
+    #[arg(long, value_name = "TIME", default_value = "5m", requires = "lines", value_parser = ask::duration)]
+    patience: Duration,
+    #[command(flatten)]
+    options: Options,
+    /// Idempotency key: the same key again answers with the job there is
+    #[arg(long)]
+    key: Option<String>,
+    /// Wait until the job is finished; exit 1 if it failed
+    #[arg(long)]
+    wait: bool,
+}
+
+/// What may be said about a job.
+#[derive(Debug, Args)]
+struct Options {
+    #[arg(long, value_parser = ask::name)]
+    queue: Option<String>,
+    /// From -100 to 100; higher runs first
+    #[arg(long, allow_negative_numbers = true)]
+    priority: Option<i64>,
+    #[arg(long)]
+    max_attempts: Option<u64>,
+    /// Start it no earlier than after this time, like 90s
+    #[arg(long, value_name = "TIME", value_parser = ask::duration, conflicts_with = "run_at")]
+    delay: Option<Duration>,
+    /// Start it no earlier than then, like 2030-01-01T00:00:00Z
+    #[arg(long, value_name = "INSTANT")]
+    run_at: Option<jiff::Timestamp>,
+    /// How long one attempt may take, like 90s
+    #[arg(long, value_name = "TIME", value_parser = ask::duration)]
+    timeout: Option<Duration>,
+}
+
+impl Options {
+    /// The fields of the API.
+    fn fields(&self) -> Map<String, Value> {
+        let ms = |time: Duration| json!(time.as_millis() as u64);
+        let given = [
+            ("queue", self.queue.clone().map(Value::from)),
+            ("priority", self.priority.map(Value::from)),
+            ("max_attempts", self.max_attempts.map(Value::from)),
+            ("delay_ms", self.delay.map(ms)),
+            ("run_at", self.run_at.map(|at| Value::from(at.to_string()))),
+            ("timeout_ms", self.timeout.map(ms)),
+        ];
+        given.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
+    }
+}
+
+impl Enqueue {
+    pub(super) fn run(self) -> Result<Exit> {
+        let client = Client::new(&self.target)?;
+        let fields = self.options.fields();
+        if let Some(source) = self.lines {
+            let prefix = self.key_prefix.unwrap_or_else(bulk::random_prefix);
+            let bulk = Bulk { kind: self.kind, fields, prefix, patience: self.patience, json: self.target.json };
+            return bulk.run(&client, &source);
+        }
+        let payload = match (self.payload, self.file) {
+            (Some(payload), _) => payload,
+            (None, Some(file)) => read_payload(&file)?,
+            (None, None) => "{}".into(),
+        };
+        // As text: numbers of any length stay what they are.
+        let mut body = std::collections::BTreeMap::<String, Box<RawValue>>::new();
+        body.insert("payload".into(), RawValue::from_string(payload)?);
+        let key = self.key.map(|key| ("idempotency_key".to_owned(), Value::from(key)));
+        let kind = [("kind".to_owned(), Value::from(self.kind))];
+        for (name, value) in fields.into_iter().chain(kind).chain(key) {
+            body.insert(name, RawValue::from_string(value.to_string())?);
+        }
+        let answer = client.post_text("/jobs", serde_json::to_string(&body)?)?;
+        if self.wait {
+            let id = text(&answer.json, "id");
+            return Follow { ids: vec![id], timeout: None, show: Show::Ends, json: self.target.json }.run(&client);
+        }
+        if self.target.json {
+            say(&answer.json.to_string());
+        } else {
+            let known = if answer.status == 200 { " (its idempotency key was known)" } else { "" };
+            say(&format!("{} {}{known}", text(&answer.json, "id"), text(&answer.json, "status")));
+        }
+        Ok(Exit::Ok)
+    }
+}
+
+fn read_payload(file: &str) -> Result<String> {
+    let mut payload = String::new();
+    let read = match file {
+        "-" => std::io::stdin().read_to_string(&mut payload),
+        path => std::fs::File::open(path).and_then(|mut file| file.read_to_string(&mut payload)),
+    };
+    let usage = |why: String| Failure::new(Exit::Usage, format!("--file {file}: {why}"));
+    read.map_err(|error| usage(error.to_string()))?;
+    Ok(ask::json(payload.trim()).map_err(|why| usage(format!("not JSON: {why}")))?)
+}

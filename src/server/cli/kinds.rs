@@ -1,0 +1,122 @@
+//! `steadfast kinds`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use clap::{Args, Subcommand};
+use serde_json::{Map, Value, json};
+
+use super::ask;
+use super::table::Table;
+use super::words::text;
+use super::{Client, Target};
+use crate::server::exit::{Exit, Failure};
+use crate::server::out::say;
+
+/// Look at kinds, declare and forget them
+#[derive(Debug, Args)]
+pub(in crate::server) struct Kinds {
+    #[command(flatten)]
+    target: Target,
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Show all kinds (the default)
+    List,
+    /// Declare a kind, or change its declaration
+    Put(Declaration),
+    /// Take no more jobs of a kind; those there are go on
+    Delete {
+        #[arg(value_parser = ask::name)]
+        kind: String,
+    },
+}
+
+#[derive(Debug, Args)]
+struct Declaration {
+    #[arg(value_parser = ask::name)]
+    kind: String,
+    /// A file with the JSON Schema of its payloads
+    #[arg(long, value_name = "FILE")]
+    schema: Option<PathBuf>,
+    /// The queue of its jobs, unless they say otherwise
+    #[arg(long, value_parser = ask::name)]
+    queue: Option<String>,
+    /// From -100 to 100; higher runs first
+    #[arg(long, allow_negative_numbers = true)]
+    priority: Option<i64>,
+    #[arg(long)]
+    max_attempts: Option<u64>,
+    /// How long one attempt may take, like 90s
+    #[arg(long, value_parser = ask::duration)]
+    timeout: Option<Duration>,
+    /// The retry policy, like '{"base_ms":1000,"cap_ms":60000,"factor":3}'
+    #[arg(long, value_parser = ask::json)]
+    retry: Option<String>,
+}
+
+impl Kinds {
+    pub(super) fn run(self) -> Result<Exit> {
+        let client = Client::new(&self.target)?;
+        match self.command.unwrap_or(Command::List) {
+            Command::List => list(&client, self.target.json),
+            Command::Put(declaration) => put(&client, declaration, self.target.json),
+            Command::Delete { kind } => {
+                client.delete(&format!("/kinds/{kind}"))?;
+                if !self.target.json {
+                    say(&format!("kind {kind} is forgotten: no new jobs of it are taken"));
+                }
+                Ok(Exit::Ok)
+            }
+        }
+    }
+}
+
+fn list(client: &Client, json: bool) -> Result<Exit> {
+    let kinds = client.get("/kinds")?.json;
+    if json {
+        say(&kinds.to_string());
+        return Ok(Exit::Ok);
+    }
+    let mut table =
+        Table::new(&["KIND", "BUILT IN", "SCHEMA", "QUEUE", "PRIORITY", "MAX ATTEMPTS", "TIMEOUT MS"], &[0, 3]);
+    for kind in kinds.as_array().into_iter().flatten() {
+        let yes = |yes: bool| if yes { "yes" } else { "no" }.to_owned();
+        let has_schema = kind.get("schema").is_some_and(|schema| !schema.is_null());
+        let built_in = kind.get("built_in").and_then(Value::as_bool).unwrap_or(false);
+        let defaults = ["queue", "priority", "max_attempts", "timeout_ms"].map(|field| text(kind, field));
+        table.row([text(kind, "kind"), yes(built_in), yes(has_schema)].into_iter().chain(defaults));
+    }
+    table.print();
+    Ok(Exit::Ok)
+}
+
+fn put(client: &Client, given: Declaration, as_json: bool) -> Result<Exit> {
+    let mut body = Map::new();
+    if let Some(path) = &given.schema {
+        let usage = |why: String| Failure::new(Exit::Usage, format!("--schema {}: {why}", path.display()));
+        let schema = std::fs::read_to_string(path).map_err(|error| usage(error.to_string()))?;
+        body.insert("schema".into(), serde_json::from_str(&schema).map_err(|error| usage(error.to_string()))?);
+    }
+    let retry = given.retry.as_deref().map(serde_json::from_str::<Value>).transpose().context("--retry")?;
+    for (field, value) in [
+        ("queue", given.queue.map(Value::from)),
+        ("priority", given.priority.map(Value::from)),
+        ("max_attempts", given.max_attempts.map(Value::from)),
+        ("timeout_ms", given.timeout.map(|timeout| json!(timeout.as_millis() as u64))),
+        ("retry", retry),
+    ] {
+        if let Some(value) = value {
+            body.insert(field.into(), value);
+        }
+    }
+    let kind = given.kind;
+    let answer = client.put(&format!("/kinds/{kind}"), &Value::Object(body))?;
+    let verb = if answer.status == 201 { "declared" } else { "changed" };
+    say(&if as_json { answer.json.to_string() } else { format!("kind {kind} is {verb}") });
+    Ok(Exit::Ok)
+}

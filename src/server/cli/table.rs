@@ -1,0 +1,114 @@
+//! Tables for people. On a terminal they fit its width: the columns that may shrink do so, the widest first. In a pipe
+//! nothing is cut and nothing is coloured.
+
+use std::io::IsTerminal;
+
+use super::words::{colour, colours_wanted};
+use crate::server::out::say_raw;
+
+/// 8 characters of a cut column are enough to recognise what it holds.
+const SHRUNK_MIN: usize = 8;
+
+/// A table being written.
+pub(super) struct Table {
+    header: Vec<&'static str>,
+    /// Columns that may be cut.
+    shrinking: &'static [usize],
+    rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    pub(super) fn new(header: &[&'static str], shrinking: &'static [usize]) -> Self {
+        Self { header: header.to_vec(), shrinking, rows: Vec::new() }
+    }
+
+    pub(super) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
+        self.rows.push(cells.into_iter().collect());
+    }
+
+    /// Prints it.
+    pub(super) fn print(&self) {
+        let width = std::io::stdout().is_terminal().then(terminal_size::terminal_size).flatten();
+        say_raw(&self.render(width.map(|(width, _)| usize::from(width.0)), colours_wanted()));
+    }
+
+    fn render(&self, terminal_width: Option<usize>, coloured: bool) -> String {
+        let widths = self.widths(terminal_width);
+        let header: Vec<String> = self.header.iter().map(|&name| name.to_owned()).collect();
+        let mut text = String::new();
+        for (number, row) in std::iter::once(&header).chain(&self.rows).enumerate() {
+            let mut line = String::new();
+            for (cell, &width) in row.iter().zip(&widths) {
+                let cell = cut(cell, width);
+                let paint = if coloured { if number == 0 { "\x1b[1m" } else { colour(&cell) } } else { "" };
+                let padding = " ".repeat(width - cell.chars().count() + 2);
+                let reset = if paint.is_empty() { "" } else { "\x1b[0m" };
+                line.push_str(&format!("{paint}{cell}{reset}{padding}"));
+            }
+            text.push_str(line.trim_end());
+            text.push('\n');
+        }
+        text
+    }
+
+    fn widths(&self, terminal_width: Option<usize>) -> Vec<usize> {
+        let mut widths: Vec<usize> = self.header.iter().map(|name| name.chars().count()).collect();
+        for row in &self.rows {
+            for (width, cell) in widths.iter_mut().zip(row) {
+                *width = (*width).max(cell.chars().count());
+            }
+        }
+        let Some(room) = terminal_width else { return widths };
+        while widths.iter().sum::<usize>() + 2 * widths.len().saturating_sub(1) > room {
+            let shrinkable = self.shrinking.iter().copied().filter(|&column| widths[column] > SHRUNK_MIN);
+            // What still does not fit is wrapped by the terminal: better than not being shown.
+            let Some(widest) = shrinkable.max_by_key(|&column| widths[column]) else { break };
+            widths[widest] -= 1;
+        }
+        widths
+    }
+}
+
+fn cut(cell: &str, width: usize) -> String {
+    if cell.chars().count() <= width {
+        return cell.to_owned();
+    }
+    let mut text: String = cell.chars().take(width.saturating_sub(1)).collect();
+    text.push('…');
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table() -> Table {
+        let mut table = Table::new(&["ID", "KIND", "STATUS", "NOTE"], &[1, 3]);
+        table.row(["01a1e12a".into(), "a_rather_long_kind".into(), "retrying".into(), "x".repeat(60)]);
+        table
+    }
+
+    #[test]
+    fn a_table_fits_the_terminal() {
+        for width in [40, 60, 80] {
+            let text = table().render(Some(width), false);
+            assert!(text.lines().all(|line| line.chars().count() <= width), "{text}");
+            assert!(text.contains("01a1e12a") && text.contains("retrying"), "{text}");
+        }
+    }
+
+    #[test]
+    fn in_a_pipe_nothing_is_cut_or_coloured() {
+        let text = table().render(None, false);
+        assert!(text.contains(&"x".repeat(60)) && !text.contains('\x1b'), "{text}");
+    }
+
+    #[test]
+    fn colours_do_not_count_as_width() {
+        let plain: Vec<_> = table().render(Some(60), false).lines().map(|line| line.chars().count()).collect();
+        let coloured = table().render(Some(60), true);
+        assert!(coloured.contains("\x1b[33m"));
+        let stripped = coloured.replace("\x1b[33m", "").replace("\x1b[1m", "").replace("\x1b[0m", "");
+        assert_eq!(stripped.lines().map(|line| line.chars().count()).collect::<Vec<_>>(), plain);
+    }
+}

@@ -1,0 +1,79 @@
+//! `steadfast tokens`.
+
+use anyhow::Result;
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+
+use super::ask;
+use super::table::Table;
+use super::words::{age, text};
+use super::{Client, Target};
+use crate::server::exit::Exit;
+use crate::server::out::say;
+
+/// Make, list and revoke API tokens
+#[derive(Debug, Args)]
+pub(in crate::server) struct Tokens {
+    #[command(flatten)]
+    target: Target,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Make a token; its secret is printed once, on stdout, and kept nowhere
+    Create {
+        /// What a person calls it
+        name: String,
+        /// What it may do; give it several times for several
+        #[arg(long, required = true, value_parser = ["enqueue", "read", "work", "admin"])]
+        scope: Vec<String>,
+    },
+    /// Show all tokens, without their secrets
+    List,
+    /// Revoke a token; it stops working within a second
+    Revoke {
+        /// The part before the dot
+        #[arg(value_parser = ask::token_id)]
+        id: String,
+    },
+}
+
+impl Tokens {
+    pub(super) fn run(self) -> Result<Exit> {
+        let client = Client::new(&self.target)?;
+        let as_json = self.target.json;
+        match self.command {
+            Command::Create { name, scope } => {
+                let made = client.post("/tokens", Some(&json!({"name": name, "scopes": scope})))?.json;
+                if !as_json {
+                    eprintln!("This is the only time the token is shown:");
+                }
+                say(&if as_json { made.to_string() } else { text(&made, "token") });
+            }
+            Command::List => list(&client.get("/tokens")?.json, as_json),
+            Command::Revoke { id } => {
+                client.delete(&format!("/tokens/{id}"))?;
+                if !as_json {
+                    say(&format!("token {id} is revoked"));
+                }
+            }
+        }
+        Ok(Exit::Ok)
+    }
+}
+
+fn list(tokens: &Value, as_json: bool) {
+    if as_json {
+        say(&tokens.to_string());
+        return;
+    }
+    let mut table = Table::new(&["ID", "NAME", "SCOPES", "AGE"], &[1]);
+    for token in tokens.as_array().into_iter().flatten() {
+        let scopes = token.get("scopes").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
+        let scopes = scopes.collect::<Vec<_>>().join(", ");
+        table.row([text(token, "id"), text(token, "name"), scopes, age(token, "created_at")]);
+    }
+    table.print();
+}

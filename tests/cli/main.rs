@@ -1,0 +1,15 @@
+//! The real programs, started as a person or a service manager would start them.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
+
+mod bulk;
+mod command_line;
+mod config;
+mod fleet;
+mod housekeeping;
+mod shutdown;
+mod startup;
+#[path = "../support/mod.rs"]
+mod support;
+mod watching;
+mod world;
