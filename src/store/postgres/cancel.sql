@@ -6,7 +6,10 @@ WITH was AS MATERIALIZED (
     FOR UPDATE OF j
 ),
 ended AS (
-    UPDATE SCHEMA.jobs j SET status = 'cancelled', cancel_requested = true, finished_at = now(), updated_at = now()
+    -- The table's rules are checked on the row as the statement first saw it, before the newest version, which is
+    -- locked above, takes its place. A lease that has ended in between must not be in that one either.
+    UPDATE SCHEMA.jobs j
+    SET status = 'cancelled', cancel_requested = true, lease_expires_at = NULL, finished_at = now(), updated_at = now()
     FROM was w WHERE j.id = w.id AND w.status IN ('queued', 'retrying')
     RETURNING j.queue, w.status AS was
 ),

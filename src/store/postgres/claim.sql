@@ -47,7 +47,8 @@ spent AS (
     -- No attempt left, which only a foreign hand can have done: starting it would break the table's rules.
     UPDATE SCHEMA.jobs j
     SET status = 'failed_permanent', last_error = 'no attempt is left: attempts had reached max_attempts while waiting',
-        finished_at = now(), updated_at = now(), worker = NULL, lease_token = NULL, ended_at = NULL, outcome = NULL
+        finished_at = now(), updated_at = now(), worker = NULL, lease_token = NULL, ended_at = NULL, outcome = NULL,
+        progress = NULL
     FROM picked p
     WHERE j.id = p.id AND p.attempts >= p.max_attempts
     RETURNING j.queue, p.status AS was
@@ -62,7 +63,7 @@ past AS (
 ),
 started AS (
     UPDATE SCHEMA.jobs j
-    SET status = 'running', attempts = j.attempts + 1, worker = $8, lease_token = gen_random_uuid(), lease_ms = $9,
+    SET status = 'running', attempts = p.attempts + 1, worker = $8, lease_token = gen_random_uuid(), lease_ms = $9,
         lease_expires_at = now() + least($9::bigint, j.timeout_ms) * interval '1 millisecond',
         started_at = now(), ended_at = NULL, outcome = NULL, progress = NULL, updated_at = now()
     FROM picked p

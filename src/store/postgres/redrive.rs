@@ -8,28 +8,25 @@ use super::ask::{ask, read};
 use super::core::Core;
 use super::row;
 use super::trouble::Effect;
-use crate::job::JobId;
+use crate::job::{JobId, Status};
 use crate::store::{PerItem, Redriven};
 
 pub(super) async fn redrive(core: &Core, ids: Vec<JobId>) -> PerItem<Redriven> {
     let uuids: Vec<Uuid> = ids.iter().map(|id| *id.as_uuid()).collect();
     let rows = ask(core, "redrive", Effect::Once, &core.sql.redrive, &[&uuids]).await?;
-    let mut again = HashMap::with_capacity(rows.len());
+    let (mut again, mut elsewhere) = (HashMap::new(), HashMap::new());
     for row in &rows {
-        let job = read("redrive", row::job(row))?;
-        again.insert(job.id, job);
+        let id = row::id(read("redrive", row.try_get("asked"))?);
+        let status = row::status(read("redrive", row.try_get("stood"))?);
+        if matches!(status, Status::FailedPermanent | Status::Cancelled) {
+            again.insert(id, read("redrive", row::job(row))?);
+        } else {
+            elsewhere.insert(id, status);
+        }
     }
     if !again.is_empty() {
         core.lanes.lower(again.values().map(Into::into));
         core.bell.ring();
-    }
-    let rest: Vec<Uuid> = uuids.into_iter().filter(|id| !again.contains_key(&row::id(*id))).collect();
-    let mut elsewhere = HashMap::with_capacity(rest.len());
-    if !rest.is_empty() {
-        for row in ask(core, "redrive", Effect::Repeatable, &core.sql.statuses, &[&rest]).await? {
-            let id = row::id(read("redrive", row.try_get(0))?);
-            elsewhere.insert(id, row::status(read("redrive", row.try_get(1))?));
-        }
     }
     let answer = |id| match again.remove(&id) {
         Some(job) => {

@@ -48,7 +48,6 @@ statements!(
     settle_answer,
     settle_facts,
     stats,
-    statuses,
     tokens,
 );
 

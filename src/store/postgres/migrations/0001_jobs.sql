@@ -27,7 +27,8 @@ CREATE TABLE SCHEMA.jobs (
     created_at       timestamptz NOT NULL,
     updated_at       timestamptz NOT NULL,
     finished_at      timestamptz,
-    CONSTRAINT jobs_status CHECK (status IN ('queued', 'running', 'retrying', 'succeeded', 'failed_permanent', 'cancelled')),
+    CONSTRAINT jobs_status CHECK (
+        status IN ('queued', 'running', 'retrying', 'succeeded', 'failed_permanent', 'cancelled')),
     CONSTRAINT jobs_attempts CHECK (attempts >= 0 AND max_attempts >= 1 AND attempts <= max_attempts),
     CONSTRAINT jobs_leased_while_running CHECK ((status = 'running') = (lease_expires_at IS NOT NULL)),
     CONSTRAINT jobs_lease_is_whole CHECK (
