@@ -116,7 +116,7 @@ async fn damage_found_while_reading_is_said_as_damage() {
     let mut content = fs::read(&file.path).unwrap();
     content[(root - 1) * PAGE..][..PAGE].fill(0);
     fs::write(&file.path, content).unwrap();
-    let Ok(store) = SqliteStore::open(SqliteSettings::at(&file.path)) else { return };
+    let store = file.open();
     assert_eq!(store.get(ids).await.unwrap_err().kind(), StoreErrorKind::Damaged);
     assert_eq!(store.enqueue(jobs(1)).await.unwrap_err().kind(), StoreErrorKind::Damaged);
     // What is whole goes on.
