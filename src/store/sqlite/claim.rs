@@ -6,14 +6,14 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use rusqlite::params;
+use rusqlite::{Row, params};
 
 use super::history::remember_attempt;
 use super::lanes::{ReadyLane, ready_lanes};
-use super::row::{Id, JOB_COLUMNS, job_columns, read_job, time};
+use super::row::{Id, JOB_COLUMNS, QUEUE_COLUMN, STATUS_COLUMN, job_columns, read_job, time};
 use super::transaction::Tx;
 use super::writer::{Lane, Verb};
-use crate::job::{JobRecord, Lease, LeaseToken, QueueName, Status};
+use crate::job::{ErrorText, JobRecord, Lease, LeaseToken, QueueName, Status};
 use crate::store::{Claim, WorkerFate};
 
 impl Verb for Claim {
@@ -92,27 +92,21 @@ fn due_jobs(tx: &Tx<'_>, lanes: &[ReadyLane], max: usize) -> rusqlite::Result<Ve
 /// `None` if the row cannot be run.
 fn claim_one(tx: &mut Tx<'_>, claim: &Claim, seq: i64) -> rusqlite::Result<Option<Lease>> {
     let mut statement =
-        tx.statement(concat!("SELECT ", job_columns!(), ", lease_token, queue FROM jobs WHERE seq = ?1"))?;
-    let (job, has_history, queue) = statement.query_row([seq], |row| {
-        let has_history = row.get::<_, Option<Id>>(JOB_COLUMNS)?.is_some();
-        Ok((read_job(row), has_history, row.get::<_, String>(JOB_COLUMNS + 1)?))
-    })?;
+        tx.statement(concat!("SELECT ", job_columns!(), ", lease_token IS NOT NULL FROM jobs WHERE seq = ?1"))?;
+    let (job, waiting, was_started) =
+        statement.query_row([seq], |row| Ok((read_job(row), Waiting::read(row), row.get(JOB_COLUMNS)?)))?;
     drop(statement);
+    if was_started {
+        remember_attempt(tx, seq)?;
+    }
     let job = match job {
         Ok(job) if job.attempts < job.max_attempts => job,
         Ok(job) => {
             let reason = format!("waiting although all {} attempts are used up", job.max_attempts);
-            return bury(tx, seq, job.status, &queue, &reason);
+            return bury(tx, seq, waiting, &reason);
         }
-        Err(error) => {
-            let status = tx.statement("SELECT status FROM jobs WHERE seq = ?1")?.query_row([seq], |row| row.get(0));
-            let status = status.unwrap_or_else(|_| String::new()).parse().unwrap_or(Status::Queued);
-            return bury(tx, seq, status, &queue, &error.to_string());
-        }
+        Err(error) => return bury(tx, seq, waiting, &error.to_string()),
     };
-    if has_history {
-        remember_attempt(tx, seq)?;
-    }
     let (token, now) = (LeaseToken::random(), tx.now_micros());
     // Never past the attempt's own deadline.
     let lease = job.timeout_ms.map_or(claim.lease, |ms| claim.lease.min(Duration::from_millis(ms)));
@@ -140,15 +134,28 @@ fn claim_one(tx: &mut Tx<'_>, claim: &Claim, seq: i64) -> rusqlite::Result<Optio
     Ok(Some(Lease::granted(token, lease, job)))
 }
 
-/// queued, retrying → failed_permanent, for a row that cannot be run.
-fn bury(tx: &mut Tx<'_>, seq: i64, from: Status, queue: &str, reason: &str) -> rusqlite::Result<Option<Lease>> {
-    tracing::error!(seq, reason, "a job cannot be run and becomes a dead letter");
-    tx.statement(
-        "UPDATE jobs SET status = 'failed_permanent', last_error = ?2, finished_at = ?3, updated_at = ?3 WHERE seq = ?1",
-    )?
-    .execute(params![seq, format!("cannot be run: {reason}"), tx.now_micros()])?;
-    if let Ok(queue) = QueueName::new(queue) {
-        tx.moved(&queue, Some(from), Some(Status::FailedPermanent));
+/// What the counts must know of a row that may make no sense otherwise.
+struct Waiting {
+    queue: QueueName,
+    status: Status,
+}
+
+impl Waiting {
+    fn read(row: &Row<'_>) -> Self {
+        let text = |column| row.get_ref(column).ok().and_then(|value| value.as_str().ok()).unwrap_or_default();
+        Self {
+            queue: QueueName::new(text(QUEUE_COLUMN)).unwrap_or_else(|_| QueueName::unknown()),
+            // One of the two, or the index would not have named it.
+            status: text(STATUS_COLUMN).parse().unwrap_or(Status::Queued),
+        }
     }
+}
+
+/// queued, retrying → failed_permanent, for a row that cannot be run.
+fn bury(tx: &mut Tx<'_>, seq: i64, waiting: Waiting, reason: &str) -> rusqlite::Result<Option<Lease>> {
+    tracing::error!(seq, reason, "a job cannot be run and becomes a dead letter");
+    let error = ErrorText::new(format!("cannot be run: {reason}"));
+    tx.statement(include_str!("bury.sql"))?.execute(params![seq, error.as_str(), tx.now_micros()])?;
+    tx.moved(&waiting.queue, Some(waiting.status), Some(Status::FailedPermanent));
     Ok(None)
 }

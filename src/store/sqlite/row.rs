@@ -17,8 +17,10 @@ macro_rules! job_columns {
 }
 pub(super) use job_columns;
 
-/// How many columns [`job_columns`] names.
+/// How many columns [`job_columns`] names, and where two of them are.
 pub(super) const JOB_COLUMNS: usize = 21;
+pub(super) const QUEUE_COLUMN: usize = 2;
+pub(super) const STATUS_COLUMN: usize = 4;
 
 /// Why a row makes no sense.
 #[derive(Debug, thiserror::Error)]
