@@ -56,7 +56,8 @@ async fn step(client: &mut Client, schema: &str, version: i32, migration: &str) 
         let create = format!("CREATE TABLE {table} (version integer PRIMARY KEY, applied_at timestamptz NOT NULL)");
         transaction.batch_execute(&create).await?;
     }
-    let done = transaction.query_opt(&format!("SELECT FROM {table} WHERE version >= $1"), &[&version]).await?.is_some();
+    let find = format!("SELECT FROM {table} WHERE version >= $1 LIMIT 1");
+    let done = transaction.query_opt(&find, &[&version]).await?.is_some();
     if !done {
         transaction.batch_execute(&rendered(migration, schema)).await?;
         let record = format!("INSERT INTO {table} (version, applied_at) VALUES ($1, now())");
