@@ -76,7 +76,7 @@ fn watch_in_a_pipe_prints_a_line_for_every_change_and_ends_with_its_reader() {
 
 /// Runs a command on a terminal of 80 columns; what it looked like there.
 fn on_a_terminal(world: &World, server: &Running, arguments: &str, variables: &[(&str, &str)]) -> String {
-    let command = format!("stty cols 80; {} {arguments}", env!("CARGO_BIN_EXE_steadfast"));
+    let command = format!("stty cols 80 rows 24; {} {arguments}", env!("CARGO_BIN_EXE_steadfast"));
     let mut script: Command = world.program("script");
     script.args(["-qec", &command, "/dev/null"]).env("STEADFAST_URL", &server.url).envs(variables.iter().copied());
     let done = ended(&mut script);

@@ -112,7 +112,7 @@ struct Seen {
 }
 
 fn line(job: &Value) -> String {
-    let line = format!("{:16}  {:8}  {}  {}", text(job, "status"), attempts(job), text(job, "kind"), note(job));
+    let line = format!("{:16}  {:5}  {}  {}", text(job, "status"), attempts(job), text(job, "kind"), note(job));
     line.trim_end().to_owned()
 }
 

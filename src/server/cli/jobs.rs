@@ -149,7 +149,8 @@ fn list(client: &Client, filter: &Filter, as_json: bool) -> Result<Exit> {
         say("no jobs");
         return Ok(Exit::Ok);
     }
-    let mut table = Table::new(&["ID", "KIND", "QUEUE", "STATUS", "ATTEMPTS", "AGE", "NOTE"], &[1, 2, 6]);
+    let mut table =
+        Table::new(&["ID", "KIND", "QUEUE", "STATUS", "TRIES", "AGE", "NOTE"], &[1, 2, 6]).dropping(&[2, 5]);
     for job in &jobs {
         let age = age(job, "created_at");
         let names = ["id", "kind", "queue", "status"].map(|field| text(job, field));

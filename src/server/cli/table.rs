@@ -1,25 +1,33 @@
-//! Tables for people. On a terminal they fit its width: the columns that may shrink do so, the widest first. In a pipe
-//! nothing is cut and nothing is coloured.
+//! Tables for people. On a terminal they fit its width: the columns that may shrink do so, the widest first; if that is
+//! not enough, the columns that one can do without are left out. In a pipe nothing is cut and nothing is coloured.
 
 use std::io::IsTerminal;
 
 use super::words::{colour, colours_wanted};
 use crate::server::out::say_raw;
 
-/// 8 characters of a cut column are enough to recognise what it holds.
-const SHRUNK_MIN: usize = 8;
+/// 6 characters of a cut column are enough to recognise what it holds.
+const SHRUNK_MIN: usize = 6;
 
 /// A table being written.
 pub(super) struct Table {
     header: Vec<&'static str>,
     /// Columns that may be cut.
     shrinking: &'static [usize],
+    /// Columns that may be left out, in this order.
+    dropping: &'static [usize],
     rows: Vec<Vec<String>>,
 }
 
 impl Table {
     pub(super) fn new(header: &[&'static str], shrinking: &'static [usize]) -> Self {
-        Self { header: header.to_vec(), shrinking, rows: Vec::new() }
+        Self { header: header.to_vec(), shrinking, dropping: &[], rows: Vec::new() }
+    }
+
+    /// Columns to leave out where there is no room, the first one first.
+    pub(super) fn dropping(mut self, columns: &'static [usize]) -> Self {
+        self.dropping = columns;
+        self
     }
 
     pub(super) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
@@ -38,7 +46,7 @@ impl Table {
         let mut text = String::new();
         for (number, row) in std::iter::once(&header).chain(&self.rows).enumerate() {
             let mut line = String::new();
-            for (cell, &width) in row.iter().zip(&widths) {
+            for (cell, &width) in row.iter().zip(&widths).filter(|(_, width)| **width > 0) {
                 let cell = cut(cell, width);
                 let paint = if coloured { if number == 0 { "\x1b[1m" } else { colour(&cell) } } else { "" };
                 let padding = " ".repeat(width - cell.chars().count() + 2);
@@ -59,14 +67,26 @@ impl Table {
             }
         }
         let Some(room) = terminal_width else { return widths };
-        while widths.iter().sum::<usize>() + 2 * widths.len().saturating_sub(1) > room {
+        let mut dropping = self.dropping.iter();
+        while taken(&widths) > room {
             let shrinkable = self.shrinking.iter().copied().filter(|&column| widths[column] > SHRUNK_MIN);
-            // What still does not fit is wrapped by the terminal: better than not being shown.
-            let Some(widest) = shrinkable.max_by_key(|&column| widths[column]) else { break };
-            widths[widest] -= 1;
+            match shrinkable.max_by_key(|&column| widths[column]) {
+                Some(widest) => widths[widest] -= 1,
+                None => match dropping.next() {
+                    Some(&column) => widths[column] = 0,
+                    // What still does not fit is wrapped by the terminal: better than not being shown.
+                    None => break,
+                },
+            }
         }
         widths
     }
+}
+
+/// Columns and the gaps between them. A column without width is not there.
+fn taken(widths: &[usize]) -> usize {
+    let shown = widths.iter().filter(|width| **width > 0);
+    shown.clone().sum::<usize>() + 2 * shown.count().saturating_sub(1)
 }
 
 fn cut(cell: &str, width: usize) -> String {
@@ -83,8 +103,8 @@ mod tests {
     use super::*;
 
     fn table() -> Table {
-        let mut table = Table::new(&["ID", "KIND", "STATUS", "NOTE"], &[1, 3]);
-        table.row(["01a1e12a".into(), "a_rather_long_kind".into(), "retrying".into(), "x".repeat(60)]);
+        let mut table = Table::new(&["ID", "KIND", "STATUS", "QUEUE", "NOTE"], &[1, 4]).dropping(&[3]);
+        table.row(["01a1e12a", "a_rather_long_kind", "retrying", "default", &"x".repeat(60)].map(str::to_owned));
         table
     }
 

@@ -37,9 +37,9 @@ fn rough(seconds: i64) -> String {
     }
 }
 
-/// `1 of 3`.
+/// `1/3`.
 pub(super) fn attempts(job: &Value) -> String {
-    format!("{} of {}", text(job, "attempts"), text(job, "max_attempts"))
+    format!("{}/{}", text(job, "attempts"), text(job, "max_attempts"))
 }
 
 /// What there is to say about a job right now: its error if it has one and is not done, else its progress.
