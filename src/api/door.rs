@@ -13,12 +13,14 @@ use std::time::{Duration, Instant};
 use axum::body::Body;
 use axum::extract::{MatchedPath, Request, State};
 use axum::http::header::{CACHE_CONTROL, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use tracing::Instrument;
 
 use super::auth::{Caller, Need, need};
+use super::json::discard;
 use super::origin::{check_host, check_origin};
 use super::problem::{Code, Problem};
 use super::slow::Then;
@@ -38,14 +40,7 @@ pub(super) async fn pass(State(api): State<Api>, request: Request, next: Next) -
     let route = request.extensions().get::<MatchedPath>().cloned();
     let route_label = route.as_ref().map_or("unmatched", |route| route.as_str());
     let span = tracing::info_span!("request", request_id = %id, method, route = route_label);
-    let mut response = async {
-        match admit(&api, request, route.as_ref()).await {
-            Ok(request) => handle(&api, request, next).await,
-            Err(response) => response,
-        }
-    }
-    .instrument(span.clone())
-    .await;
+    let mut response = handle(&api, request, next, route.as_ref()).instrument(span.clone()).await;
     write_problem(&mut response, &id);
     add_headers(&mut response, &id);
     let status = response.status().as_u16();
@@ -54,23 +49,43 @@ pub(super) async fn pass(State(api): State<Api>, request: Request, next: Next) -
     response
 }
 
-/// Lets the caller in, or says why not.
-async fn admit(api: &Shared, mut request: Request, route: Option<&MatchedPath>) -> Result<Request, Response> {
-    let need = need(request.method(), route.map(MatchedPath::as_str));
-    if need == Need::Public {
-        return Ok(request);
+/// Within its time, and without a panic reaching anybody else.
+async fn handle(api: &Shared, request: Request, next: Next, route: Option<&MatchedPath>) -> Response {
+    let handled = async {
+        let (mut head, body) = request.into_parts();
+        match admit(api, &mut head, route).await {
+            Ok(()) => next.run(Request::from_parts(head, body)).await,
+            Err(response) => {
+                discard(body).await;
+                response
+            }
+        }
+    };
+    match tokio::time::timeout(api.limits.request_timeout, unpanicked(handled)).await {
+        Ok(Some(response)) => response,
+        // The panic hook has logged what happened.
+        Ok(None) => Problem::new(Code::Internal, "the server's log says more under this request_id").into_response(),
+        Err(_) => Problem::new(Code::RequestTimeout, "the server took too long; try again").into_response(),
     }
-    check_origin(request.method(), request.uri(), request.headers()).map_err(IntoResponse::into_response)?;
-    let caller = match api.keys.identify(request.headers()).await {
+}
+
+/// Lets the caller in, or says why not.
+async fn admit(api: &Shared, head: &mut Parts, route: Option<&MatchedPath>) -> Result<(), Response> {
+    let need = need(&head.method, route.map(MatchedPath::as_str));
+    if need == Need::Public {
+        return Ok(());
+    }
+    check_origin(&head.method, &head.uri, &head.headers).map_err(IntoResponse::into_response)?;
+    let caller = match api.keys.identify(&head.headers).await {
         Ok(caller) => caller,
         Err(problem) if problem.code() == Code::Unauthorized => {
-            let address = request.extensions().get::<Peer>().map(|peer| peer.0.ip());
+            let address = head.extensions.get::<Peer>().map(|peer| peer.0.ip());
             return Err(refuse(api, problem, address).await);
         }
         Err(problem) => return Err(problem.into_response()),
     };
     if matches!(caller, Caller::Anyone) {
-        check_host(request.uri(), request.headers(), &api.hosts).map_err(IntoResponse::into_response)?;
+        check_host(&head.uri, &head.headers, &api.hosts).map_err(IntoResponse::into_response)?;
     }
     if !caller.may(need) {
         let detail = match need {
@@ -79,8 +94,8 @@ async fn admit(api: &Shared, mut request: Request, route: Option<&MatchedPath>) 
         };
         return Err(Problem::new(Code::ScopeMissing, detail).into_response());
     }
-    request.extensions_mut().insert(caller);
-    Ok(request)
+    head.extensions.insert(caller);
+    Ok(())
 }
 
 async fn refuse(api: &Shared, problem: Problem, address: Option<IpAddr>) -> Response {
@@ -90,16 +105,6 @@ async fn refuse(api: &Shared, problem: Problem, address: Option<IpAddr>) -> Resp
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     }
     response
-}
-
-async fn handle(api: &Shared, request: Request, next: Next) -> Response {
-    let handled = tokio::time::timeout(api.limits.request_timeout, unpanicked(next.run(request)));
-    match handled.await {
-        Ok(Some(response)) => response,
-        // The panic hook has logged what happened.
-        Ok(None) => Problem::new(Code::Internal, "the server's log says more under this request_id").into_response(),
-        Err(_) => Problem::new(Code::RequestTimeout, "the server took too long; try again").into_response(),
-    }
 }
 
 /// `None` if it panicked: that ends one request and nothing else.

@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
-use super::limits::{BATCH_BODY_MAX, SINGLE_BODY_MAX};
+use super::limits::{BATCH_BODY_MAX, DISCARD_MAX, REFUSED_BODY_MAX, REFUSED_BODY_TIMEOUT, SINGLE_BODY_MAX};
 use super::problem::{Code, Problem};
 use super::state::Api;
 use super::wire::{self, Nul, check_json};
@@ -54,7 +54,7 @@ impl<T: Incoming> FromRequest<Api> for Body<T> {
     async fn from_request(request: Request, api: &Api) -> Result<Self, Problem> {
         let (head, body) = request.into_parts();
         is_json(&head.headers)?;
-        if announced_bytes(&head.headers).is_some_and(|bytes| bytes > T::MAX_BYTES as u64) {
+        if announced_bytes(&head.headers).is_some_and(|bytes| bytes > (T::MAX_BYTES + DISCARD_MAX) as u64) {
             return Err(too_large(T::MAX_BYTES));
         }
         let mut room = Room { of: api.bodies.clone(), taken: None };
@@ -92,8 +92,14 @@ async fn read(mut body: RawBody, max: usize, room: &mut Room) -> Result<Bytes, P
         let frame = frame.map_err(|_| Problem::malformed("the body ended before it was complete"))?;
         let Ok(data) = frame.into_data() else { continue };
         bytes += data.len();
-        if bytes > max {
+        if bytes > max + DISCARD_MAX {
             return Err(too_large(max));
+        }
+        if bytes > max {
+            // Read and forgotten: closing on a client that still sends would reset the connection, and the client would
+            // never see why.
+            (first, whole) = (Bytes::new(), Vec::new());
+            continue;
         }
         room.take(data.len())?;
         // Most bodies come in one piece and need no copy.
@@ -103,7 +109,26 @@ async fn read(mut body: RawBody, max: usize, room: &mut Room) -> Result<Bytes, P
             _ => whole.extend_from_slice(&data),
         }
     }
+    if bytes > max {
+        return Err(too_large(max));
+    }
     Ok(if whole.is_empty() { first } else { whole.into() })
+}
+
+/// Reads the body of a refused request for a moment: closing on a client that still sends would reset the connection,
+/// and the client would never see why.
+pub(super) async fn discard(mut body: RawBody) {
+    let reading = async {
+        let mut bytes = 0;
+        while let Some(Ok(frame)) = body.frame().await {
+            bytes += frame.into_data().map_or(0, |data| data.len());
+            if bytes > REFUSED_BODY_MAX {
+                return;
+            }
+        }
+    };
+    // Who sends longer than that has to live with the reset.
+    let _ = timeout(REFUSED_BODY_TIMEOUT, reading).await;
 }
 
 fn parse<T: Incoming>(bytes: &[u8]) -> Result<T, Problem> {

@@ -20,6 +20,12 @@ pub(super) const WAIT_MAX: Duration = Duration::from_secs(30);
 pub(super) const SINGLE_BODY_MAX: usize = 320 * 1024;
 /// 8 MiB for batches and settles.
 pub(super) const BATCH_BODY_MAX: usize = 8 * 1024 * 1024;
+/// 16 MiB beyond a limit are read and thrown away, so that the caller gets to see the refusal.
+pub(super) const DISCARD_MAX: usize = 16 * 1024 * 1024;
+/// 1 MiB of a refused request's body is read …
+pub(super) const REFUSED_BODY_MAX: usize = 1024 * 1024;
+/// … for at most 1 s.
+pub(super) const REFUSED_BODY_TIMEOUT: Duration = Duration::from_secs(1);
 /// 256 MiB of request bodies in memory at one time, over all connections.
 pub(super) const BODIES_MAX: usize = 256 * 1024 * 1024;
 /// 8 MiB of jobs on a page; a page that would be larger is cut and links to the next.

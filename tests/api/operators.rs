@@ -48,14 +48,11 @@ async fn kinds_are_declared_changed_and_forgotten(world: World) {
     let server = world.server().await;
     let declaration = json!({
         "schema": {"type": "object"}, "queue": "mail", "priority": 5, "max_attempts": 7, "timeout_ms": 30000,
-        "retry": {"base_ms": 1000, "cap_ms": 60000, "factor": 3}
+        "retry": {"base_ms": 1000, "cap_ms": 60000, "factor": 3.0}
     });
     let made = server.put("/kinds/letter", declaration.clone()).await.expect(201);
     for (field, value) in declaration.as_object().unwrap() {
-        assert!(
-            made[field] == *value || made[field].to_string() == "{\"base_ms\":1000,\"cap_ms\":60000,\"factor\":3.0}",
-            "{field}: {made}"
-        );
+        assert_eq!(&made[field], value, "{field}");
     }
     assert_eq!((&made["kind"], &made["built_in"]), (&json!("letter"), &json!(false)));
     let job = server.post("/jobs", json!({"kind": "letter", "payload": {}})).await.expect(201);
@@ -172,7 +169,6 @@ async fn a_store_that_is_down_is_503_until_it_is_back(world: World) {
     let red = server.get("/readyz").await;
     assert!(red.problem(503, "not_ready")["detail"].as_str().unwrap().contains("store: "), "{red:?}");
     server.get("/livez").await.expect(200);
-    assert_eq!(server.get("/metrics").await.status, 503, "while it is not known whether there are tokens");
     store.set(Fault::Hangs);
     let started = Instant::now();
     server.post("/jobs", json!({"kind": "welcome", "payload": 1})).await.problem(503, "request_timeout");
@@ -185,8 +181,8 @@ async fn a_store_that_is_down_is_503_until_it_is_back(world: World) {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     server.enqueue().await;
-    let (sulking, _) =
-        faulty_server(&World::sqlite().await, |settings| settings.checks = vec![Arc::new(Sulking)]).await;
+    let other = World::sqlite().await;
+    let (sulking, _) = faulty_server(&other, |settings| settings.checks = vec![Arc::new(Sulking)]).await;
     let red = sulking.get("/readyz").await.problem(503, "not_ready");
     assert_eq!(red["detail"], "dispatcher: does not turn");
 }

@@ -26,6 +26,17 @@ async fn javascript_workers_killed_at_random_finish_every_job_once(world: World)
     killed_at_random(world, "node", "worker.mjs").await;
 }
 
+#[test]
+fn the_guide_shows_the_workers_as_they_are_run() {
+    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    let read = |path: &str| std::fs::read_to_string(root.join(path)).unwrap();
+    for script in ["examples/workers/worker.py", "examples/workers/worker.mjs"] {
+        let source = read(script);
+        assert!(source.lines().count() <= 40, "{script} has more than 40 lines");
+        assert!(read("docs/api.md").contains(source.trim_end()), "docs/api.md shows another {script}");
+    }
+}
+
 /// A process that dies with the test.
 struct Worker(Child);
 
@@ -99,7 +110,9 @@ async fn killed_at_random(world: World, interpreter: &str, script: &str) {
             let attempts = server.queue.attempts(job.id).await.unwrap().unwrap();
             let outcomes: Vec<_> = attempts.iter().map(|attempt| attempt.outcome.unwrap().as_str()).collect();
             let (last, others) = outcomes.split_last().unwrap();
-            assert!(*last == "succeeded" && others.iter().all(|outcome| *outcome == "lease_expired"), "{outcomes:?}");
+            // Released: the worker died while its claim was under way, and the server gave the job back by itself.
+            let cut_short = |outcome: &&str| ["lease_expired", "released"].contains(outcome);
+            assert!(*last == "succeeded" && others.iter().all(cut_short), "{outcomes:?}");
             lost_attempts += others.len();
         }
         before = page.next;

@@ -23,6 +23,7 @@ pub(crate) struct World {
 enum Kept {
     Directory(TempDir),
     #[cfg(feature = "postgres")]
+    #[expect(dead_code, reason = "held for its end")]
     Database(crate::support::postgres::TestDatabase),
 }
 
