@@ -19,7 +19,7 @@ async function call(path, body) {
 }
 
 async function work(job) { // yours goes here; an exception is a failed attempt
-  await sleep(5);
+  await sleep(job.payload.ms);
   return { worked_on: job.payload };
 }
 

@@ -1,8 +1,8 @@
 //! The HTTP API: what producers, workers and operators in any language talk to.
 //!
-//! It translates, and decides nothing: [`wire`] gives requests and answers their shape, [`queue`](crate::queue) checks
-//! and [`store`](crate::store) acts. Every request comes through one layer ([`door`]), every error leaves as one kind of
-//! body ([`problem`]). It keeps nothing that matters: any number of API processes can serve one PostgreSQL store.
+//! It translates, and decides nothing: `wire` gives requests and answers their shape, [`queue`](crate::queue) checks
+//! and [`store`](crate::store) acts. Every request comes through one layer (`door`), every error leaves as one kind of
+//! body (`problem`). It keeps nothing that matters: any number of API processes can serve one PostgreSQL store.
 //!
 //! Start reading at [`serve()`] and at the list of routes below; then one file per group of routes.
 
