@@ -1,5 +1,7 @@
 //! Keeps the rooms of the house apart: which module may name which, and who may use which crate.
 
+#![allow(clippy::unwrap_used, reason = "what a test relies on may fail it")]
+
 use std::fs;
 use std::path::{Path, PathBuf};
 

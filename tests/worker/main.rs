@@ -1,5 +1,7 @@
 //! The worker runtime against real stores: what handlers do, and what the runtime makes of it.
 
+#![allow(clippy::unwrap_used, reason = "what a test relies on may fail it")]
+
 mod cancel;
 mod dispatch;
 mod fleet;
