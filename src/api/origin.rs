@@ -46,7 +46,9 @@ fn authority(uri: &Uri, headers: &HeaderMap) -> Option<Authority> {
     }
     let mut hosts = headers.get_all(HOST).iter();
     let (Some(host), None) = (hosts.next(), hosts.next()) else { return None };
-    host.to_str().ok()?.parse().ok()
+    let host = host.to_str().ok()?;
+    // `evil@localhost` has no business in a Host header.
+    if host.contains('@') { None } else { host.parse().ok() }
 }
 
 #[cfg(test)]

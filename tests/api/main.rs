@@ -13,6 +13,8 @@ mod hostile;
 mod jobs;
 mod leases;
 mod operators;
+#[cfg(feature = "postgres")]
+mod outage;
 mod schema;
 mod shutdown;
 mod workers;

@@ -37,7 +37,11 @@ impl World {
 
     #[cfg(feature = "postgres")]
     pub(crate) async fn postgres() -> Self {
-        let database = crate::support::postgres::Cluster::shared().await.database().await;
+        Self::in_database(crate::support::postgres::Cluster::shared().await.database().await)
+    }
+
+    #[cfg(feature = "postgres")]
+    pub(crate) fn in_database(database: crate::support::postgres::TestDatabase) -> Self {
         Self { url: database.url.clone(), kept: Kept::Database(database) }
     }
 
