@@ -4,6 +4,11 @@
 //! ([`roles`]) as told by [`settings`], and talks to a running server over HTTP ([`cli`]). The programs in `src/bin`
 //! only call [`steadfast()`] or [`role()`].
 
+#![cfg_attr(
+    not(all(feature = "api", feature = "worker")),
+    allow(dead_code, unused_imports, reason = "a program with fewer roles uses a part of this")
+)]
+
 mod cli;
 mod command;
 mod exit;

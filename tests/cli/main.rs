@@ -7,6 +7,7 @@ mod command_line;
 mod config;
 mod fleet;
 mod housekeeping;
+mod packaging;
 mod shutdown;
 mod startup;
 #[path = "../support/mod.rs"]
