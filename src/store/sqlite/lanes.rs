@@ -1,6 +1,6 @@
 //! The lanes that have jobs waiting: (queue, kind, priority), found by hopping from one to the next in the index.
 
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, OptionalExtension, ToSql};
 
 use crate::job::limits::PRIORITY_MIN;
 
@@ -13,25 +13,51 @@ pub(super) struct ReadyLane {
     pub(super) oldest_run_at: i64,
 }
 
-/// One probe of the index for each lane, however many jobs wait in it.
-pub(super) const NEXT_LANE: &str = "
+macro_rules! first_waiting {
+    ($behind:literal, $order:literal) => {
+        concat!(
+            "
 -- lanes: the first waiting job behind a lane
 SELECT queue, kind, priority, run_at FROM jobs INDEXED BY jobs_ready
-WHERE status IN ('queued', 'retrying') AND (queue, kind, priority) > (?1, ?2, ?3)
-ORDER BY queue, kind, priority, run_at, id LIMIT 1";
+WHERE status IN ('queued', 'retrying') AND ",
+            $behind,
+            " ORDER BY ",
+            $order,
+            " LIMIT 1"
+        )
+    };
+}
+
+/// Where the next lane can be, nearest first. Each is one probe of the index, however many jobs wait. Not one comparison
+/// of `(queue, kind, priority)`: SQLite begins such a range at the lane itself and walks over all of its jobs (13 ms
+/// instead of 5 µs with 100,000 waiting).
+pub(super) const NEXT_LANE: [&str; 3] = [
+    first_waiting!("queue = ?1 AND kind = ?2 AND priority > ?3", "priority, run_at, id"),
+    first_waiting!("queue = ?1 AND kind > ?2", "kind, priority, run_at, id"),
+    first_waiting!("queue > ?1", "queue, kind, priority, run_at, id"),
+];
 
 pub(super) fn ready_lanes(connection: &Connection) -> rusqlite::Result<Vec<ReadyLane>> {
-    let mut next = connection.prepare_cached(NEXT_LANE)?;
     let mut lanes: Vec<ReadyLane> = Vec::new();
-    loop {
-        let (queue, kind, priority) =
-            lanes.last().map_or(("", "", PRIORITY_MIN - 1), |lane| (&*lane.queue, &*lane.kind, lane.priority));
-        let found = next.query_row(params![queue, kind, priority], |row| {
+    while let Some(lane) = lane_behind(connection, lanes.last())? {
+        lanes.push(lane);
+    }
+    Ok(lanes)
+}
+
+fn lane_behind(connection: &Connection, last: Option<&ReadyLane>) -> rusqlite::Result<Option<ReadyLane>> {
+    let (queue, kind, priority) =
+        last.map_or(("", "", PRIORITY_MIN - 1), |lane| (&*lane.queue, &*lane.kind, lane.priority));
+    let params: [&dyn ToSql; 3] = [&queue, &kind, &priority];
+    for next in NEXT_LANE {
+        let mut statement = connection.prepare_cached(next)?;
+        let asked = statement.parameter_count();
+        let found = statement.query_row(&params[..asked], |row| {
             Ok(ReadyLane { queue: row.get(0)?, kind: row.get(1)?, priority: row.get(2)?, oldest_run_at: row.get(3)? })
         });
-        match found.optional()? {
-            Some(lane) => lanes.push(lane),
-            None => return Ok(lanes),
+        if let Some(lane) = found.optional()? {
+            return Ok(Some(lane));
         }
     }
+    Ok(None)
 }
