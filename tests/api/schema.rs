@@ -3,6 +3,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::{Mutex, PoisonError};
 
 use serde_json::{Value, json};
 use steadfast::api::openapi_json;
@@ -81,16 +82,13 @@ fn with_things_that_exist(ids: &[Value]) -> Value {
     document
 }
 
-/// In an environment of its own below `target`, so that nothing of the machine is touched.
-fn schemathesis() -> PathBuf {
+/// A Python program in an environment of its own below `target`, so that nothing of the machine is touched.
+fn tool(name: &str) -> PathBuf {
+    static INSTALLING: Mutex<()> = Mutex::new(());
+    let _alone = INSTALLING.lock().unwrap_or_else(PoisonError::into_inner);
     let environment = Path::new(env!("CARGO_TARGET_TMPDIR")).join("schemathesis");
-    let program = environment.join("bin/schemathesis");
+    let program = environment.join("bin").join(name);
     if !program.exists() {
-        let run = |command: &mut Command| {
-            let output =
-                command.output().unwrap_or_else(|error| panic!("{command:?} is needed for this test: {error}"));
-            assert!(output.status.success(), "{command:?}: {output:?}");
-        };
         run(Command::new("python3").args(["-m", "venv"]).arg(&environment));
         let requirements = root().join("tests/api/requirements.txt");
         run(Command::new(environment.join("bin/pip")).args(["install", "--quiet", "-r"]).arg(requirements));
@@ -98,9 +96,19 @@ fn schemathesis() -> PathBuf {
     program
 }
 
+fn run(command: &mut Command) {
+    let output = command.output().unwrap_or_else(|error| panic!("{command:?} is needed for this test: {error}"));
+    assert!(output.status.success(), "{command:?}: {output:?}");
+}
+
+#[test]
+fn the_document_is_valid_openapi() {
+    run(Command::new(tool("openapi-spec-validator")).arg(root().join("docs/openapi.json")));
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn schemathesis_finds_no_server_error_no_undocumented_status_and_no_schema_mismatch() {
-    let program = tokio::task::spawn_blocking(schemathesis).await.unwrap();
+    let program = tokio::task::spawn_blocking(|| tool("schemathesis")).await.unwrap();
     let world = World::sqlite().await;
     let server = world.server_with(|settings| settings.admin_token = Some("schemathesis".into())).await;
     let mut ids = Vec::new();
@@ -116,7 +124,7 @@ async fn schemathesis_finds_no_server_error_no_undocumented_status_and_no_schema
     std::fs::write(&path, document.to_string()).unwrap();
     let checks = "not_a_server_error,status_code_conformance,content_type_conformance,response_headers_conformance,\
                   response_schema_conformance";
-    let run = move || {
+    let running = move || {
         Command::new(program)
             .current_dir(directory.path())
             .arg("run")
@@ -129,7 +137,7 @@ async fn schemathesis_finds_no_server_error_no_undocumented_status_and_no_schema
             .output()
             .unwrap()
     };
-    let output = tokio::task::spawn_blocking(run).await.unwrap();
+    let output = tokio::task::spawn_blocking(running).await.unwrap();
     let (told, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{told}\n{errors}");
     println!("{}", told.lines().rev().take(25).collect::<Vec<_>>().into_iter().rev().collect::<Vec<_>>().join("\n"));
