@@ -58,6 +58,17 @@ async fn with_the_listener_cut_off_without_a_sound_work_starts_within_the_poll_i
     eventually("the listener is connected anew", async || hears(&mut wakes, &there).await).await;
 }
 
+#[tokio::test]
+async fn no_connection_turns_synchronous_commit_off_for_whoever_a_pooler_gives_it_to_next() {
+    // Its own server: the log is searched for what every connection was told.
+    let cluster = Cluster::start(&["log_statement = 'all'"]).await;
+    let database = cluster.database().await;
+    let store = database.store().await;
+    enqueue(&store, "default", 1).await;
+    eventually("the store listens", async || cluster.log().contains("LISTEN \"steadfast:")).await;
+    assert!(!cluster.log().contains("synchronous_commit = off"));
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_enqueue_whose_answer_is_lost_on_the_wire_is_stored_once_and_answered() {
     let cluster = Cluster::shared().await;

@@ -122,8 +122,8 @@ impl WakeLink {
         });
         // The driver holds the socket; without this it would outlive a store that is dropped.
         let _driver = AbortOnDrop(driver.abort_handle());
-        // A lost notification costs a poll interval; it is not worth a sync.
-        let setup = format!("{} SET synchronous_commit = off; LISTEN {};", self.dial.session(), quoted(&self.channel));
+        // The same settings as everywhere: a pooler may hand this server process to an enqueue next, settings and all.
+        let setup = format!("{} LISTEN {};", self.dial.session(), quoted(&self.channel));
         within(client.batch_execute(&setup)).await?;
         if self.hears_itself(&client, &mut messages).await? {
             *warned_deaf = false;
