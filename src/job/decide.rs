@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use super::limits::SCHEDULE_HORIZON;
 use super::{AttemptOutcome, ErrorText, Failure, Json, Outcome, RetryPolicy, Status};
 
 /// Why an attempt ended.
@@ -91,7 +92,8 @@ fn fail(failure: &Failure, recorded: AttemptOutcome, held: Held<'_>) -> Transiti
         stay(held, Status::FailedPermanent, recorded)
     } else {
         let wait = failure.retry_after.unwrap_or_else(|| held.retry.wait(held.attempts, held.dice));
-        Transition { run_in: Some(wait), ..stay(held, Status::Retrying, recorded) }
+        // A handler may ask for any wait; later than the horizon no database can say.
+        Transition { run_in: Some(wait.min(SCHEDULE_HORIZON)), ..stay(held, Status::Retrying, recorded) }
     };
     transition.error = Some(failure.error.clone());
     transition
@@ -104,7 +106,7 @@ fn give_back(held: Held<'_>, recorded: AttemptOutcome, wait: Duration) -> Transi
         AttemptOutcome::Released if attempts == 0 => Status::Queued,
         _ => Status::Retrying,
     };
-    Transition { attempts, run_in: to.is_ready().then_some(wait), ..stay(held, to, recorded) }
+    Transition { attempts, run_in: to.is_ready().then_some(wait.min(SCHEDULE_HORIZON)), ..stay(held, to, recorded) }
 }
 
 /// To `to`, everything else as it is.
@@ -219,5 +221,7 @@ mod tests {
         let wait = |outcome: &Outcome| decide(Ending::Reported(outcome), held(1, 3)).run_in;
         assert_eq!(wait(&failure(Some(Duration::from_millis(7)))), Some(Duration::from_millis(7)));
         assert_eq!(wait(&failure(None)), Some(POLICY.wait(1, 0.5)));
+        assert_eq!(wait(&failure(Some(Duration::MAX))), Some(SCHEDULE_HORIZON));
+        assert_eq!(wait(&Outcome::Snoozed(Duration::MAX)), Some(SCHEDULE_HORIZON));
     }
 }

@@ -46,6 +46,9 @@ pub const LEASE_DEFAULT: Duration = Duration::from_secs(30);
 /// 1,000 items in one call of any batch verb: about what one commit handles in a few milliseconds.
 pub const BATCH_MAX: usize = 1000;
 
+/// 1,000 attempts are shown, the newest: a job that snoozes every second has many more.
+pub const ATTEMPTS_SHOWN_MAX: usize = 1000;
+
 /// 200 jobs on one page of a listing.
 pub const PAGE_MAX: usize = 200;
 /// 50 jobs on one page unless asked otherwise.

@@ -73,7 +73,7 @@ pub trait Store: std::fmt::Debug + Send + Sync + 'static {
     /// Jobs, newest first. Looks at a bounded number of jobs; see [`Page::next`].
     async fn list(&self, list: List) -> Result<Page, StoreError>;
 
-    /// A job's attempts, in the order of their starts; `None` if there is no such job.
+    /// A job's attempts, in the order of their starts, the newest 1,000 of them; `None` if there is no such job.
     async fn attempts(&self, id: JobId) -> Result<Option<Vec<AttemptRecord>>, StoreError>;
 
     /// Jobs per queue and status, and how long the oldest due one has waited. Never counts rows.

@@ -1,5 +1,6 @@
 //! What a handler is told about its attempt, and how it is told to stop.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use tokio_util::sync::CancellationToken;
@@ -97,6 +98,7 @@ pub(super) struct Attempt {
     reason: OnceLock<StopReason>,
     progress: Mutex<Option<Progress>>,
     progress_reported: Arc<tokio::sync::Notify>,
+    handed_over: AtomicBool,
 }
 
 impl Attempt {
@@ -109,7 +111,17 @@ impl Attempt {
             reason: OnceLock::new(),
             progress: Mutex::default(),
             progress_reported,
+            handed_over: AtomicBool::new(false),
         }
+    }
+
+    /// Its outcome is with the settler, which hears from the store whether the lease still counted.
+    pub(super) fn hand_over(&self) {
+        self.handed_over.store(true, Ordering::SeqCst);
+    }
+
+    pub(super) fn is_handed_over(&self) -> bool {
+        self.handed_over.load(Ordering::SeqCst)
     }
 
     /// Tells the handler. The first reason stays.

@@ -10,7 +10,7 @@ use super::context::Attempt;
 use super::runtime::{Shared, Work};
 use crate::job::limits::BATCH_MAX;
 use crate::job::{Kind, Outcome};
-use crate::store::{Claim, StoreError, WorkerFate};
+use crate::store::{Claim, StoreError, StoreErrorKind, WorkerFate};
 
 /// 1 s: a job that was claimed ahead and still waits is given back to whoever is faster.
 const HOARDED: Duration = Duration::from_secs(1);
@@ -40,34 +40,40 @@ pub(super) async fn run<S: Send + Sync + 'static>(shared: Arc<Shared<S>>) {
     let mut poll = shared.settings.poll_min;
     let mut errors = 0;
     let stop = &shared.stop_claiming;
-    while stop.run_until_cancelled(wait_for_room(&shared)).await.is_some() {
+    while wait_for_room(&shared).await {
         // Not cut short by a shutdown: what a claim has leased must arrive here, to be released.
-        let pause = match claim_round(&shared, &groups).await {
+        match claim_round(&shared, &groups).await {
             Ok(round) => {
                 errors = 0;
-                poll = if round.claimed > 0 { shared.settings.poll_min } else { poll };
-                (!round.more_waiting).then_some(poll)
+                if round.claimed > 0 {
+                    poll = shared.settings.poll_min;
+                }
+                if !round.more_waiting {
+                    tokio::select! {
+                        () = stop.cancelled() => break,
+                        () = wake.woken() => poll = shared.settings.poll_min,
+                        // Some kind was left out for want of a place: look again as soon as a slot is free.
+                        () = shared.buffer.room.notified(), if round.left_out => {}
+                        () = tokio::time::sleep(poll) => poll = (poll * 2).min(shared.settings.poll_max),
+                    }
+                }
+            }
+            Err(error) if error.kind() == StoreErrorKind::Damaged => {
+                // Not to be mended from here: the watchdog ends the worker.
+                tracing::error!(?error, "the store is beyond use");
+                return;
             }
             Err(error) => {
                 errors += 1;
                 let pause = error_pause(errors);
                 tracing::warn!(?error, ?pause, "cannot claim jobs; trying again");
                 let _ = stop.run_until_cancelled(tokio::time::sleep(pause)).await;
-                continue;
-            }
-        };
-        if let Some(pause) = pause {
-            tokio::select! {
-                () = stop.cancelled() => break,
-                () = wake.woken() => poll = shared.settings.poll_min,
-                () = tokio::time::sleep(pause) => poll = (poll * 2).min(shared.settings.poll_max),
             }
         }
         // Whoever came last comes first next time.
         groups.rotate_left(1);
     }
-    shared.buffer.sender.close();
-    while let Ok(work) = shared.buffer.receiver.try_recv() {
+    for work in shared.buffer.close() {
         release(&shared, work).await;
     }
 }
@@ -78,23 +84,29 @@ pub(super) fn error_pause(errors: u32) -> Duration {
     pause.min(ERROR_PAUSE_MAX).mul_f64(0.5 + fastrand::f64() / 2.0)
 }
 
-async fn wait_for_room<S>(shared: &Shared<S>) {
+/// `false`: it is time to stop. Only the waiting is cut short by that; a job in our hands is released first.
+async fn wait_for_room<S>(shared: &Shared<S>) -> bool {
     while shared.room() == 0 {
-        let changed = shared.buffer.room.notified();
-        if tokio::time::timeout(HOARDED, changed).await.is_err() {
-            release_hoarded(shared).await;
+        let changed = tokio::time::timeout(HOARDED, shared.buffer.room.notified());
+        match shared.stop_claiming.run_until_cancelled(changed).await {
+            None => return false,
+            Some(Ok(())) => {}
+            Some(Err(_)) => release_hoarded(shared).await,
         }
     }
+    !shared.stop_claiming.is_cancelled()
 }
 
 struct Round {
     claimed: usize,
     /// Some claim brought all it asked for.
     more_waiting: bool,
+    /// Some kinds were not asked for, as there was no place for them.
+    left_out: bool,
 }
 
 async fn claim_round<S>(shared: &Shared<S>, groups: &[Group]) -> Result<Round, StoreError> {
-    let mut round = Round { claimed: 0, more_waiting: false };
+    let mut round = Round { claimed: 0, more_waiting: false, left_out: false };
     for group in groups {
         let mut max = shared.room().min(BATCH_MAX);
         if let Some(limit) = &group.limit {
@@ -102,6 +114,7 @@ async fn claim_round<S>(shared: &Shared<S>, groups: &[Group]) -> Result<Round, S
             max = max.min(limit.available_permits());
         }
         if max == 0 {
+            round.left_out = true;
             continue;
         }
         let claimed = claim(shared, group, max).await?;
@@ -133,20 +146,14 @@ async fn claim<S>(shared: &Shared<S>, group: &Group, max: usize) -> Result<usize
         let attempt = Attempt::new(lease.key(), job.kind.clone(), job.attempts, shared.progress_reported.clone());
         let attempt = Arc::new(attempt);
         shared.held.hold(attempt.clone());
-        // Fails only when the pool is gone; then nobody extends the lease either.
-        let _ = shared.buffer.sender.try_send(Work { lease, attempt, claimed, permit });
+        shared.buffer.put(Work { lease, attempt, claimed, permit });
     }
     Ok(count)
 }
 
-/// The pace has dropped since these were claimed: more are waiting than the pool works off soon.
+/// The pace has dropped since these were claimed: they wait for slots that are not free soon.
 async fn release_hoarded<S>(shared: &Shared<S>) {
-    loop {
-        let wanted = shared.buffer.idle_slots() + shared.pace.prefetch(shared.settings.concurrency);
-        if shared.buffer.receiver.len() <= wanted {
-            return;
-        }
-        let Ok(work) = shared.buffer.receiver.try_recv() else { return };
+    while let Some(work) = shared.buffer.take_oldest_if(|work| work.claimed.elapsed() >= HOARDED) {
         release(shared, work).await;
     }
 }

@@ -55,6 +55,8 @@ fn heard(held: &HeldLeases, attempt: &Arc<Attempt>, answer: Extended) {
     match answer {
         Extended::Ok => {}
         Extended::Cancel => attempt.stop(StopReason::Cancelled),
+        // The outcome may be on record already and its answer on the way: the settler will know.
+        Extended::Lost if attempt.is_handed_over() => {}
         Extended::Lost => {
             // Not held any more: it was settled while the heartbeat was on its way.
             if held.let_go(attempt.lease.token).is_some() {

@@ -32,6 +32,10 @@ async fn run_job<S: Send + Sync + 'static>(shared: &Arc<Shared<S>>, work: Work) 
         shared.outcomes.report(&attempt, Outcome::Released).await;
         return;
     };
+    if let Some(reason) = attempt.stop_reason() {
+        // Told to stop while it waited here: not started at all.
+        return end_unstarted(shared, &attempt, reason).await;
+    }
     let unwound = LetGoOnUnwind { held: &shared.held, token: Some(attempt.lease.token) };
     let started = Instant::now();
     metrics::counter!("worker_jobs_started_total", "kind" => job.kind.to_string()).increment(1);
@@ -46,6 +50,16 @@ async fn run_job<S: Send + Sync + 'static>(shared: &Arc<Shared<S>>, work: Work) 
         wait_until_it_ends(shared, handler, &attempt).await;
     }
     drop(permit);
+}
+
+async fn end_unstarted<S>(shared: &Shared<S>, attempt: &Attempt, reason: StopReason) {
+    let outcome = match reason {
+        // Another worker's by now; there is nothing to say about it.
+        StopReason::LeaseLost => return,
+        StopReason::Cancelled => Outcome::Cancelled,
+        StopReason::ShuttingDown | StopReason::TimedOut => Outcome::Released,
+    };
+    shared.outcomes.report(attempt, outcome).await;
 }
 
 /// Should the slot itself die, its lease must run out instead of being extended for ever.
@@ -71,7 +85,7 @@ impl Drop for LetGoOnUnwind<'_> {
 
 fn deadline<S>(claimed: Instant, timeout_ms: Option<u64>, known: &Registered<S>) -> Option<Instant> {
     let of_job = timeout_ms.map(Duration::from_millis);
-    of_job.into_iter().chain(known.timeout).min().map(|timeout| claimed + timeout)
+    of_job.into_iter().chain(known.timeout).min().and_then(|timeout| claimed.checked_add(timeout))
 }
 
 type HandlerTask = AbortOnDropHandle<Result<Completion, JobError>>;

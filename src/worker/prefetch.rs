@@ -2,10 +2,12 @@
 //! hundred, and slow ones are left for others.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// 50 ms: longer than a claim takes, shorter than anybody would call hoarding.
 const AHEAD: Duration = Duration::from_millis(50);
+/// 500 ms without a finished job: the pool stands, whatever the pace was before.
+const STANDING: Duration = Duration::from_millis(500);
 /// 1,000 jobs: the most one claim may bring.
 const PREFETCH_MAX: usize = 1000;
 /// Each job moves the estimate by an eighth: a change of pace shows after some ten jobs.
@@ -16,11 +18,14 @@ const WEIGHT: u64 = 8;
 pub(super) struct Pace {
     /// Zero: nothing finished yet.
     usual_nanos: AtomicU64,
+    /// When the newest of them finished, from `began`. The estimate says nothing of a pool that has stood since.
+    last_nanos: AtomicU64,
+    began: Instant,
 }
 
 impl Default for Pace {
     fn default() -> Self {
-        Self { usual_nanos: AtomicU64::new(0) }
+        Self { usual_nanos: AtomicU64::new(0), last_nanos: AtomicU64::new(0), began: Instant::now() }
     }
 }
 
@@ -31,12 +36,14 @@ impl Pace {
         // Two slots finishing at once may lose one of two updates; it is an estimate.
         let next = if usual == 0 { took } else { usual - usual / WEIGHT + took / WEIGHT };
         self.usual_nanos.store(next.max(1), Ordering::Relaxed);
+        self.last_nanos.store(self.began.elapsed().as_nanos() as u64, Ordering::Relaxed);
     }
 
     pub(super) fn prefetch(&self, slots: usize) -> usize {
         let usual = self.usual_nanos.load(Ordering::Relaxed);
         let ahead = AHEAD.as_nanos() as u64;
-        if usual == 0 || usual >= ahead {
+        let since = (self.began.elapsed().as_nanos() as u64).saturating_sub(self.last_nanos.load(Ordering::Relaxed));
+        if usual == 0 || usual >= ahead || since > STANDING.as_nanos() as u64 {
             return 0;
         }
         let per_slot = usize::try_from(ahead / usual).unwrap_or(PREFETCH_MAX);

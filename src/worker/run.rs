@@ -17,11 +17,15 @@ use super::{dispatcher, heartbeat, pool, pruner, reaper, settler};
 /// 5 s beyond the grace period to record the last outcomes; leases of what is left expire on their own.
 const FLUSH_MAX: Duration = Duration::from_secs(5);
 
+/// 2 s for the heartbeat thread to end: at most one call is under way.
+const GUARDIAN_END_MAX: Duration = Duration::from_secs(2);
+
 pub(super) async fn run_until<S: Send + Sync + 'static>(
     worker: Worker<S>,
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), WorkerError> {
     let Worker { queue, id, settings, handlers, state, health, mistakes } = worker;
+    let settings = settings.within_limits();
     if let Some(mistake) = mistakes.into_iter().next() {
         return Err(mistake.into());
     }
@@ -69,7 +73,8 @@ struct Loops {
     settler: JoinSet<Result<(), WorkerError>>,
     /// Everything that may be dropped at any moment.
     background: JoinSet<Result<(), WorkerError>>,
-    guardian: oneshot::Receiver<Result<(), WorkerError>>,
+    /// Heartbeat and reaper; `None` once they have ended.
+    guardian: Option<oneshot::Receiver<Result<(), WorkerError>>>,
     /// Should the worker be dropped instead of shut down, its threads end too, and its leases expire.
     _ends_with_us: [DropGuard; 2],
 }
@@ -81,7 +86,7 @@ impl Loops {
             slots: JoinSet::new(),
             settler: JoinSet::new(),
             background: JoinSet::new(),
-            guardian: start_guardian(shared.clone(), health.clone())?,
+            guardian: Some(start_guardian(shared.clone(), health.clone())?),
             _ends_with_us: [shared.stop_claiming.clone().drop_guard(), shared.stop_guarding.clone().drop_guard()],
         };
         let this = shared.clone();
@@ -122,9 +127,10 @@ impl Loops {
             ended = self.slots.join_next() => one_of(ended, "slot"),
             ended = self.settler.join_next() => one_of(ended, "settler"),
             ended = self.background.join_next() => one_of(ended, "background"),
-            ended = &mut self.guardian => ended.unwrap_or_else(|_| {
-                Err(WorkerError::LoopDied { name: "heartbeat", why: "its thread ended".into() })
-            }),
+            ended = end_of(&mut self.guardian) => {
+                self.guardian = None;
+                ended
+            }
         }
     }
 
@@ -155,7 +161,17 @@ impl Loops {
             );
         }
         shared.stop_guarding.cancel();
+        // So that nothing of this worker holds the queue when it returns.
+        self.background.shutdown().await;
+        if self.guardian.is_some() {
+            let _ = tokio::time::timeout(GUARDIAN_END_MAX, end_of(&mut self.guardian)).await;
+        }
     }
+}
+
+async fn end_of(guardian: &mut Option<oneshot::Receiver<Result<(), WorkerError>>>) -> Result<(), WorkerError> {
+    let Some(guardian) = guardian else { return std::future::pending().await };
+    guardian.await.unwrap_or_else(|_| Err(WorkerError::LoopDied { name: "heartbeat", why: "its thread ended".into() }))
 }
 
 async fn hear_cancels<S: Send + Sync + 'static>(shared: Arc<Shared<S>>) {

@@ -1,8 +1,8 @@
 //! What the loops of one worker share, and the settings they go by.
 
-use std::collections::HashMap;
-use std::sync::Arc;
+use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
@@ -13,7 +13,7 @@ use super::handler::AnyHandler;
 use super::held::HeldLeases;
 use super::prefetch::Pace;
 use super::settler::Outcomes;
-use crate::job::limits::LEASE_DEFAULT;
+use crate::job::limits::{LEASE_DEFAULT, LEASE_MAX, LEASE_MIN};
 use crate::job::{Kind, KindDefinition, Lease, QueueName, WorkerId};
 use crate::queue::Queue;
 
@@ -36,6 +36,23 @@ pub struct WorkerSettings {
     pub shutdown_grace: Duration,
     /// How long finished jobs are kept.
     pub retention: Retention,
+}
+
+impl WorkerSettings {
+    /// What makes no sense becomes the nearest that does.
+    pub(super) fn within_limits(self) -> Self {
+        /// 10 ms: less would be a hot loop.
+        const INTERVAL_MIN: Duration = Duration::from_millis(10);
+        let poll_min = self.poll_min.max(INTERVAL_MIN);
+        Self {
+            concurrency: self.concurrency.max(1),
+            lease: self.lease.clamp(LEASE_MIN, LEASE_MAX),
+            reap_interval: self.reap_interval.max(INTERVAL_MIN),
+            poll_max: self.poll_max.max(poll_min),
+            poll_min,
+            ..self
+        }
+    }
 }
 
 impl Default for WorkerSettings {
@@ -111,25 +128,64 @@ pub(super) struct Shared<S> {
     pub(super) stop_guarding: CancellationToken,
 }
 
-/// Between the dispatcher and the slots.
+/// Between the dispatcher and the slots: claimed jobs in their order.
+#[derive(Default)]
 pub(super) struct Buffer {
-    pub(super) sender: async_channel::Sender<Work>,
-    pub(super) receiver: async_channel::Receiver<Work>,
+    works: Mutex<VecDeque<Work>>,
+    /// One permit per job, so that slots wait for jobs in turn. Bounded by what the dispatcher claims.
+    ready: Semaphore0,
     idle_slots: AtomicUsize,
     pub(super) room: Notify,
 }
 
-impl Default for Buffer {
+/// A semaphore that begins empty.
+struct Semaphore0(Semaphore);
+
+impl Default for Semaphore0 {
     fn default() -> Self {
-        // Bounded by what the dispatcher claims, not by the channel.
-        let (sender, receiver) = async_channel::unbounded();
-        Self { sender, receiver, idle_slots: AtomicUsize::new(0), room: Notify::new() }
+        Self(Semaphore::new(0))
     }
 }
 
 impl Buffer {
     pub(super) fn idle_slots(&self) -> usize {
         self.idle_slots.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.lock().len()
+    }
+
+    pub(super) fn put(&self, work: Work) {
+        self.lock().push_back(work);
+        self.ready.0.add_permits(1);
+    }
+
+    /// The next job; `None` once closed.
+    async fn next(&self) -> Option<Work> {
+        self.ready.0.acquire().await.ok()?.forget();
+        self.lock().pop_front()
+    }
+
+    /// The oldest job, if it is one that `unwanted` picks; never one that a slot is about to take.
+    pub(super) fn take_oldest_if(&self, unwanted: impl FnOnce(&Work) -> bool) -> Option<Work> {
+        self.ready.0.try_acquire().ok()?.forget();
+        let mut works = self.lock();
+        if works.front().is_some_and(unwanted) {
+            return works.pop_front();
+        }
+        self.ready.0.add_permits(1);
+        None
+    }
+
+    /// Slots get nothing more; what is left is for the caller.
+    pub(super) fn close(&self) -> Vec<Work> {
+        self.ready.0.close();
+        self.lock().drain(..).collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, VecDeque<Work>> {
+        self.works.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -156,13 +212,13 @@ impl<S> Shared<S> {
         if self.room() > 0 {
             self.buffer.room.notify_one();
         }
-        self.buffer.receiver.recv().await.ok()
+        self.buffer.next().await
     }
 
     /// How many more jobs to claim: the free slots and the prefetch, less what is buffered already. None until enough
     /// are wanted to be worth a round trip, unless a slot stands idle.
     pub(super) fn room(&self) -> usize {
-        let (idle, buffered) = (self.buffer.idle_slots(), self.buffer.receiver.len());
+        let (idle, buffered) = (self.buffer.idle_slots(), self.buffer.len());
         let prefetch = self.pace.prefetch(self.settings.concurrency);
         let room = (idle + prefetch).saturating_sub(buffered);
         let starving = idle > buffered;

@@ -43,6 +43,7 @@ impl Default for Outcomes {
 impl Outcomes {
     /// Hands an outcome over; waits only if very many wait already.
     pub(super) async fn report(&self, attempt: &Attempt, outcome: Outcome) {
+        attempt.hand_over();
         let sender = self.sender.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if let Some(sender) = sender {
             // Closed only once every slot has ended; a job that is still here then is reaped.

@@ -100,7 +100,7 @@ async fn kinds_without_a_handler_are_left_for_a_worker_that_has_one() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_kind_with_a_limit_never_runs_more_at_once() {
+async fn a_kind_with_a_limit_never_runs_more_at_once_and_waits_for_no_poll() {
     let world = World::new().await;
     for n in 0..50 {
         world.enqueue(n).await;
@@ -111,7 +111,9 @@ async fn a_kind_with_a_limit_never_runs_more_at_once() {
         most: AtomicUsize,
     }
     let count = Arc::new(Count::default());
-    let settings = WorkerSettings { concurrency: 16, ..brisk() };
+    // Longer than the test's patience: a place that is free again must be enough.
+    let never = Duration::from_secs(600);
+    let settings = WorkerSettings { concurrency: 16, poll_min: never, poll_max: never, ..brisk() };
     let worker =
         Running::start(Worker::new(world.queue.clone()).with_state(count.clone()).settings(settings).handle_with(
             HandlerOptions::new().concurrency(2),
@@ -126,4 +128,70 @@ async fn a_kind_with_a_limit_never_runs_more_at_once() {
     eventually("all to be done", async || (world.count(Status::Succeeded).await == 50).then_some(())).await;
     worker.stop().await.unwrap();
     assert!((1..=2).contains(&count.most.load(Ordering::SeqCst)));
+}
+
+/// One slot that claims ahead because jobs are instant, and is then held by one that is not.
+struct Hoarder {
+    world: World,
+    hold: steadfast::JobId,
+    behind: Vec<steadfast::JobId>,
+    go_on: Arc<Notify>,
+    started: Arc<std::sync::Mutex<Vec<u64>>>,
+    worker: Running,
+}
+
+impl Hoarder {
+    async fn start() -> Self {
+        let world = World::new().await;
+        for n in 0..200 {
+            world.enqueue(n).await;
+        }
+        let hold = world.enqueue(1000).await;
+        let mut behind = Vec::new();
+        for n in 2000..2100 {
+            behind.push(world.enqueue(n).await);
+        }
+        let (go_on, started) = (Arc::new(Notify::new()), Arc::new(std::sync::Mutex::new(Vec::new())));
+        type State = (Arc<Notify>, Arc<std::sync::Mutex<Vec<u64>>>);
+        let worker = Worker::new(world.queue.clone())
+            .with_state((go_on.clone(), started.clone()))
+            .settings(WorkerSettings { concurrency: 1, ..brisk() })
+            .handle(|job: Task, context: Context<State>| async move {
+                context.state().1.lock().unwrap().push(job.n);
+                if job.n == 1000 {
+                    context.state().0.notified().await;
+                }
+                Ok(())
+            });
+        let worker = Running::start(worker);
+        world.reaches(hold, Status::Running).await;
+        Self { world, hold, behind, go_on, started, worker }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn jobs_claimed_ahead_of_a_slow_one_are_given_back_to_others() {
+    let hoarder = Hoarder::start().await;
+    eventually("all but the slow one to be given back", async || {
+        (hoarder.world.count(Status::Running).await == 1).then_some(())
+    })
+    .await;
+    assert_eq!(hoarder.world.count(Status::Queued).await, 100);
+    assert_eq!(hoarder.world.job(hoarder.behind[0]).await.attempts, 0);
+    hoarder.go_on.notify_one();
+    eventually("all to be done", async || (hoarder.world.count(Status::Succeeded).await == 301).then_some(())).await;
+    hoarder.worker.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_cancelled_while_it_waits_for_a_slot_is_not_started() {
+    let hoarder = Hoarder::start().await;
+    let (world, cancelled) = (&hoarder.world, hoarder.behind[50]);
+    world.queue.cancel(cancelled).await.unwrap();
+    hoarder.go_on.notify_one();
+    world.reaches(hoarder.hold, Status::Succeeded).await;
+    world.reaches(cancelled, Status::Cancelled).await;
+    eventually("the others to be done", async || (world.count(Status::Succeeded).await == 300).then_some(())).await;
+    hoarder.worker.stop().await.unwrap();
+    assert!(!hoarder.started.lock().unwrap().contains(&2050));
 }

@@ -49,14 +49,18 @@ fn run(connection: &Connection, inbox: &Inbox, stopped: &mpsc::Receiver<()>) {
     let mut seen = inbox.commits();
     while stopped.recv_timeout(INTERVAL) == Err(RecvTimeoutError::Timeout) {
         let commits = inbox.commits();
-        if commits == seen {
+        // After a failed sync another one would only hide that pages were lost.
+        if commits == seen || inbox.trouble("checkpoint").is_some() {
             continue;
         }
         match checkpoint(connection) {
             // Looked at again even if nothing more is committed: a reader may be in the way until then.
             Ok(log_pages) if log_pages > LOG_MAX_PAGES => inbox.restart_wal(),
             Ok(_) => seen = commits,
-            Err(error) => tracing::warn!(%error, "checkpoint failed; trying again"),
+            Err(error) => {
+                inbox.note_failure(&error);
+                tracing::warn!(%error, "checkpoint failed; trying again");
+            }
         }
     }
 }

@@ -21,6 +21,10 @@ impl Verb for Claim {
     const NAME: &'static str = "claim";
     const LANE: Lane = Lane::Urgent;
 
+    fn weight(&self) -> usize {
+        self.max
+    }
+
     fn apply(&mut self, tx: &mut Tx<'_>) -> rusqlite::Result<Vec<Lease>> {
         let lanes = lanes_for(self, tx)?;
         let mut leases = Vec::new();

@@ -15,6 +15,10 @@ impl Verb for Delete {
     const NAME: &'static str = "delete";
     const LANE: Lane = Lane::Urgent;
 
+    fn weight(&self) -> usize {
+        self.0.len()
+    }
+
     fn apply(&mut self, tx: &mut Tx<'_>) -> rusqlite::Result<Self::Answer> {
         tx.each(&self.0, |tx, id| {
             let Some(job) = standing(tx, *id)? else { return Ok(Deleted::NotFound) };

@@ -16,6 +16,10 @@ impl Verb for Enqueue {
     const NAME: &'static str = "enqueue";
     const LANE: Lane = Lane::Bulk;
 
+    fn weight(&self) -> usize {
+        self.0.len()
+    }
+
     fn apply(&mut self, tx: &mut Tx<'_>) -> rusqlite::Result<Vec<Enqueued>> {
         self.0.iter().map(|job| enqueue(tx, job)).collect()
     }
@@ -46,6 +50,9 @@ pub(super) fn enqueue(tx: &mut Tx<'_>, job: &NewJob) -> rusqlite::Result<Enqueue
         now,
     ])?;
     tx.moved(job.queue(), None, Some(Status::Queued));
+    if run_at <= now {
+        tx.make_ready();
+    }
     Ok(Enqueued { created: true, job: as_stored(job, run_at, now) })
 }
 

@@ -3,6 +3,8 @@
 //! The writer thread owns the only writing connection, so the caller's work comes to it as a closure instead of it going
 //! to the caller's transaction.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 use rusqlite::Connection;
 
 use super::SqliteStore;
@@ -40,7 +42,13 @@ where
     fn apply(&mut self, tx: &mut Tx<'_>) -> rusqlite::Result<Self::Answer> {
         let connection = tx.connection();
         connection.execute_batch("SAVEPOINT enqueue_in")?;
-        match (self.0)(connection) {
+        // A panic of the caller's is the caller's: it must not take the writer along.
+        let worked = catch_unwind(AssertUnwindSafe(|| (self.0)(connection)));
+        let Ok(worked) = worked else {
+            connection.execute_batch("ROLLBACK TO enqueue_in; RELEASE enqueue_in")?;
+            return Err(rusqlite::Error::UnwindingPanic);
+        };
+        match worked {
             Ok(jobs) => {
                 let stored = jobs.iter().map(|job| enqueue(tx, job)).collect::<rusqlite::Result<_>>()?;
                 connection.execute_batch("RELEASE enqueue_in")?;

@@ -12,6 +12,10 @@ impl Verb for Extend {
     const NAME: &'static str = "extend";
     const LANE: Lane = Lane::Urgent;
 
+    fn weight(&self) -> usize {
+        self.beats.len()
+    }
+
     fn apply(&mut self, tx: &mut Tx<'_>) -> rusqlite::Result<Vec<Extended>> {
         let lease_ms = self.lease.map(|lease| lease.as_millis() as i64);
         self.beats.iter().map(|beat| extend(tx, beat, lease_ms)).collect()

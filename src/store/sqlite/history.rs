@@ -5,13 +5,16 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::row::{Id, time};
 use super::transaction::Tx;
+use crate::job::limits::ATTEMPTS_SHOWN_MAX;
 use crate::job::{AttemptOutcome, AttemptRecord, JobId, WorkerId};
 
-/// Moves the newest attempt into the history. A given-back attempt (released, snoozed) has been taken off the count.
+/// Moves the newest attempt into the history. A given-back attempt (released, snoozed) has been taken off the count. One
+/// without an end was put back by a foreign hand; that must not keep the job, or the claim, from going on.
 const REMEMBER: &str = "
 -- attempts: the newest attempt makes room for the next
 INSERT INTO attempts (job_id, attempt, lease_token, worker, started_at, ended_at, outcome, error)
-SELECT id, attempts + (outcome IN ('released', 'snoozed')), lease_token, worker, started_at, ended_at, outcome,
+SELECT id, attempts + (coalesce(outcome, '') IN ('released', 'snoozed')), lease_token, coalesce(worker, 'unknown'),
+       coalesce(started_at, created_at), coalesce(ended_at, updated_at), coalesce(outcome, 'lease_expired'),
        CASE WHEN outcome IN ('failed', 'timed_out', 'lease_expired') THEN last_error END
 FROM jobs WHERE seq = ?1 AND lease_token IS NOT NULL";
 
@@ -34,8 +37,8 @@ pub(super) fn forget_attempts(tx: &Tx<'_>, job_id: Id) -> rusqlite::Result<()> {
 
 /// All attempts, oldest first.
 const ATTEMPTS: &str = "
--- attempts: earlier ones in the order of their starts
-SELECT attempt, worker, started_at, ended_at, outcome, error FROM attempts WHERE job_id = ?1 ORDER BY seq";
+-- attempts: the last of the earlier ones, newest first
+SELECT attempt, worker, started_at, ended_at, outcome, error FROM attempts WHERE job_id = ?1 ORDER BY seq DESC LIMIT ?2";
 
 const NEWEST_ATTEMPT: &str = "
 -- attempts: the newest one
@@ -53,7 +56,9 @@ pub(super) fn attempts(connection: &Connection, id: JobId) -> rusqlite::Result<O
         .optional()?;
     let Some(newest) = newest else { return Ok(None) };
     let mut statement = snapshot.prepare_cached(ATTEMPTS)?;
-    let mut all: Vec<_> = statement.query_map([id], read_attempt)?.collect::<Result<_, _>>()?;
+    let mut all: Vec<_> =
+        statement.query_map(params![id, ATTEMPTS_SHOWN_MAX as i64 - 1], read_attempt)?.collect::<Result<_, _>>()?;
+    all.reverse();
     all.extend(newest);
     Ok(Some(all))
 }

@@ -62,3 +62,8 @@ pub(super) fn migrate(connection: &mut Connection, path: &Path) -> Result<usize,
 fn pragma<T: rusqlite::types::FromSql>(connection: &Connection, name: &str) -> rusqlite::Result<T> {
     connection.pragma_query_value(None, name, |row| row.get(0))
 }
+
+/// Whether every step has been taken. What cannot be read is for [`migrate`] to report.
+pub(super) fn is_up_to_date(connection: &Connection) -> bool {
+    pragma::<usize>(connection, "user_version").is_ok_and(|version| version >= MIGRATIONS.len())
+}

@@ -213,6 +213,9 @@ impl Store for SqliteStore {
     }
 
     async fn ping(&self) -> Result<(), StoreError> {
+        if let Some(trouble) = self.writer.inbox().trouble("ping") {
+            return Err(trouble);
+        }
         self.readers.read("ping", |connection| connection.query_row("SELECT 1", [], |_| Ok(()))).await
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
-use super::migrate::{check_identity, migrate};
+use super::migrate::{check_identity, is_up_to_date, migrate};
 use crate::store::OpenError;
 
 /// 3.51.3: the first without the WAL-reset bug that could damage a database.
@@ -42,10 +42,12 @@ pub(super) fn open(given: &Path) -> Result<OpenedFile, OpenError> {
     Ok(OpenedFile { path, owner, connection })
 }
 
-/// Brings the schema up to date without becoming the owner: if a server has the file open, there is nothing to do.
+/// Brings the schema up to date. Becomes the owner only if there is something to do: beside a server of this version
+/// there is not, and under a server of an older one nothing may be changed.
 pub(super) fn migrate_file(given: &Path) -> Result<usize, OpenError> {
     let path = prepare_file(given)?;
     let mut connection = connect_to_ours(&path)?;
+    let _owner = if is_up_to_date(&connection) { None } else { Some(lock_owner(&path)?) };
     migrate(&mut connection, &path)
 }
 

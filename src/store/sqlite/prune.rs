@@ -29,6 +29,10 @@ impl Verb for Prune {
     const NAME: &'static str = "prune";
     const LANE: Lane = Lane::Bulk;
 
+    fn weight(&self) -> usize {
+        self.limit
+    }
+
     fn apply(&mut self, tx: &mut Tx<'_>) -> rusqlite::Result<Pruned> {
         let after = self.after.map_or(uuid::Uuid::nil(), |id| *id.as_uuid());
         let looked: Vec<Looked> = tx

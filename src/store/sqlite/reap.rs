@@ -34,6 +34,10 @@ impl Verb for Reap {
     const NAME: &'static str = "reap";
     const LANE: Lane = Lane::Urgent;
 
+    fn weight(&self) -> usize {
+        self.limit
+    }
+
     fn apply(&mut self, tx: &mut Tx<'_>) -> rusqlite::Result<Vec<Reaped>> {
         let expired: Vec<Expired> = tx
             .statement(EXPIRED)?

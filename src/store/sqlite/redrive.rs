@@ -17,6 +17,10 @@ impl Verb for Redrive {
     const NAME: &'static str = "redrive";
     const LANE: Lane = Lane::Urgent;
 
+    fn weight(&self) -> usize {
+        self.0.len()
+    }
+
     fn apply(&mut self, tx: &mut Tx<'_>) -> rusqlite::Result<Self::Answer> {
         tx.each(&self.0, |tx, id| redrive(tx, *id))
     }
@@ -32,6 +36,7 @@ fn redrive(tx: &mut Tx<'_>, id: JobId) -> rusqlite::Result<Redriven> {
     }
     tx.statement(include_str!("redrive.sql"))?.execute(params![job.seq, tx.now_micros()])?;
     tx.moved(&job.queue, Some(job.status), Some(Status::Queued));
+    tx.make_ready();
     let record = job_where!(tx.connection(), "seq = ?1", [job.seq])?;
     Ok(record.map_or(Redriven::NotFound, Redriven::Queued))
 }

@@ -16,6 +16,10 @@ impl Verb for SettleAll {
     const NAME: &'static str = "settle";
     const LANE: Lane = Lane::Urgent;
 
+    fn weight(&self) -> usize {
+        self.0.len()
+    }
+
     fn apply(&mut self, tx: &mut Tx<'_>) -> rusqlite::Result<Self::Answer> {
         tx.each(&self.0, settle)
     }
@@ -107,6 +111,9 @@ pub(super) fn end_attempt(tx: &mut Tx<'_>, seq: i64, queue: &str, to: &Transitio
     ])?;
     if let Ok(queue) = QueueName::new(queue) {
         tx.moved(&queue, Some(Status::Running), Some(to.to));
+    }
+    if to.run_in.is_some_and(|wait| wait.is_zero()) {
+        tx.make_ready();
     }
     Ok(())
 }

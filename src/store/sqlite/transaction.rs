@@ -52,7 +52,6 @@ impl<'c> Tx<'c> {
         }
         if let Some(to) = to {
             *self.moved.entry((queue.clone(), to)).or_default() += 1;
-            self.made_ready |= to.is_ready();
         }
     }
 
@@ -61,7 +60,7 @@ impl<'c> Tx<'c> {
         self.made_ready
     }
 
-    /// Jobs may have become claimable without moving.
+    /// A job became claimable at once; one that is due later wakes nobody.
     pub(super) fn make_ready(&mut self) {
         self.made_ready = true;
     }

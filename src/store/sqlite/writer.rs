@@ -6,7 +6,7 @@
 //! at a time, so that only the request at fault fails.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
@@ -18,8 +18,10 @@ use super::time::{StoreTime, move_along};
 use super::transaction::{Items, Tx};
 use crate::store::{StoreError, StoreErrorKind, Wake};
 
-/// 512: a commit of that many takes a few milliseconds; more would only add latency.
+/// 512 requests, or 1,000 items (one request may bring as many): a commit of that takes some milliseconds; more would
+/// only make heartbeats wait.
 const BATCH_MAX: usize = 512;
+const BATCH_ITEMS_MAX: usize = 1000;
 /// Of these, what new jobs are left at least, however busy the workers are.
 const BATCH_MIN_FOR_BULK: usize = 128;
 /// 4,096 requests may wait in each lane; further callers wait for a place.
@@ -33,6 +35,11 @@ pub(super) trait Verb: Send + 'static {
     const LANE: Lane;
 
     fn apply(&mut self, tx: &mut Tx<'_>) -> rusqlite::Result<Self::Answer>;
+
+    /// How many items it brings.
+    fn weight(&self) -> usize {
+        1
+    }
 
     /// Whether the answer must wait until the commit is on stable storage.
     fn needs_sync(&self) -> bool {
@@ -59,7 +66,7 @@ pub(super) struct Writer {
 impl Writer {
     pub(super) fn start(connection: Connection, time: StoreTime, wake: Wake) -> std::io::Result<Self> {
         let inbox = Arc::new(Inbox::default());
-        let mut writing = Writing { connection, time, wake, inbox: inbox.clone(), syncs: None, broken: None };
+        let mut writing = Writing { connection, time, wake, inbox: inbox.clone(), syncs: None };
         let thread = std::thread::Builder::new().name("steadfast-writer".into()).spawn(move || {
             let _ended = RefuseFurther(writing.inbox.clone());
             writing.run();
@@ -111,6 +118,8 @@ pub(super) struct Inbox {
     waiting: Mutex<Waiting>,
     arrived: Condvar,
     commits: AtomicU64,
+    /// Set once the disk failed to sync, by whoever met it: from then on nothing is written any more.
+    broken: AtomicBool,
 }
 
 #[derive(Default)]
@@ -130,6 +139,18 @@ impl std::fmt::Debug for Waiting {
 struct Batch {
     works: Vec<Box<dyn Work>>,
     restart_wal: bool,
+}
+
+impl Batch {
+    /// Takes from `lane` until the batch has so many requests or items, whichever comes first.
+    fn fill(&mut self, lane: &mut VecDeque<Box<dyn Work>>, requests_max: usize, items_max: usize) {
+        let mut items: usize = self.works.iter().map(|work| work.weight()).sum();
+        while self.works.len() < requests_max && items < items_max {
+            let Some(work) = lane.pop_front() else { return };
+            items += work.weight();
+            self.works.push(work);
+        }
+    }
 }
 
 impl Inbox {
@@ -156,6 +177,21 @@ impl Inbox {
         self.commits.load(Ordering::Relaxed)
     }
 
+    /// Takes note of an error if it means that the disk does not keep what it is given.
+    pub(super) fn note_failure(&self, error: &rusqlite::Error) {
+        if is_sync_failure(error) && !self.broken.swap(true, Ordering::SeqCst) {
+            tracing::error!(%error, "the disk failed to sync; nothing more is written, restart on a sound disk");
+        }
+    }
+
+    /// Why nothing can be written any more, if so.
+    pub(super) fn trouble(&self, doing: &'static str) -> Option<StoreError> {
+        if self.broken.load(Ordering::SeqCst) {
+            return Some(StoreError::new(StoreErrorKind::Damaged, doing));
+        }
+        self.lock().closed.then(|| StoreError::new(StoreErrorKind::Unavailable, doing))
+    }
+
     /// Waits for something to do; `None` when closed and empty.
     fn take(&self) -> Option<Batch> {
         let mut waiting = self.lock();
@@ -166,11 +202,11 @@ impl Inbox {
             waiting = self.arrived.wait(waiting).unwrap_or_else(PoisonError::into_inner);
         }
         let reserved = waiting.bulk.len().min(BATCH_MIN_FOR_BULK);
-        let urgent = waiting.urgent.len().min(BATCH_MAX - reserved);
-        let bulk = waiting.bulk.len().min(BATCH_MAX - urgent);
-        let mut works: Vec<_> = waiting.urgent.drain(..urgent).collect();
-        works.extend(waiting.bulk.drain(..bulk));
-        Some(Batch { works, restart_wal: std::mem::take(&mut waiting.restart_wal) })
+        let mut batch = Batch { works: Vec::new(), restart_wal: std::mem::take(&mut waiting.restart_wal) };
+        batch.fill(&mut waiting.urgent, BATCH_MAX - reserved, BATCH_ITEMS_MAX);
+        // However heavy the urgent ones are, one of the others goes along.
+        batch.fill(&mut waiting.bulk, BATCH_MAX, 2 * BATCH_ITEMS_MAX);
+        Some(batch)
     }
 
     fn close(&self) {
@@ -187,6 +223,7 @@ impl Inbox {
 trait Work: Send {
     fn apply(&mut self, tx: &mut Tx<'_>) -> rusqlite::Result<()>;
     fn needs_sync(&self) -> bool;
+    fn weight(&self) -> usize;
     fn doing(&self) -> &'static str;
     fn reply(self: Box<Self>, committed: Result<(), StoreError>);
 }
@@ -206,6 +243,10 @@ impl<V: Verb> Work for Request<V> {
 
     fn needs_sync(&self) -> bool {
         self.verb.needs_sync()
+    }
+
+    fn weight(&self) -> usize {
+        self.verb.weight()
     }
 
     fn doing(&self) -> &'static str {
@@ -240,14 +281,16 @@ struct Writing {
     inbox: Arc<Inbox>,
     /// Whether the connection is set to sync its commits; `None`: not known.
     syncs: Option<bool>,
-    /// Set once the disk failed to sync: from then on nothing is written any more.
-    broken: Option<StoreError>,
 }
 
 impl Writing {
+    fn is_broken(&self) -> bool {
+        self.inbox.broken.load(Ordering::SeqCst)
+    }
+
     fn run(&mut self) {
         while let Some(batch) = self.inbox.take() {
-            if batch.restart_wal {
+            if batch.restart_wal && !self.is_broken() {
                 self.restart_wal();
             }
             if !batch.works.is_empty() {
@@ -260,7 +303,7 @@ impl Writing {
         match self.commit(&mut works, Items::Together) {
             Ok(()) => works.into_iter().for_each(|work| work.reply(Ok(()))),
             // None of them is at fault for a lock; each alone would wait for it once more, one after the other.
-            Err(error) if self.broken.is_some() || is_lock(&error) => {
+            Err(error) if self.is_broken() || is_lock(&error) => {
                 works.into_iter().for_each(|work| work.reply(Err(error.clone())));
             }
             // Alone, each fails or succeeds for reasons of its own.
@@ -276,10 +319,10 @@ impl Writing {
     }
 
     fn commit(&mut self, works: &mut [Box<dyn Work>], items: Items) -> Result<(), StoreError> {
-        if let Some(error) = &self.broken {
-            return Err(error.clone());
-        }
         let doing = works.first().map_or("write", |work| work.doing());
+        if self.is_broken() {
+            return Err(StoreError::new(StoreErrorKind::Damaged, doing));
+        }
         let result = self.try_commit(works, items);
         if let Err(error) = &result {
             if !self.connection.is_autocommit()
@@ -287,10 +330,7 @@ impl Writing {
             {
                 tracing::error!(%error, "cannot roll back");
             }
-            if is_sync_failure(error) {
-                tracing::error!(%error, "the disk failed to sync; nothing more is written, restart on a sound disk");
-                self.broken = Some(StoreError::new(StoreErrorKind::Damaged, "sync"));
-            }
+            self.inbox.note_failure(error);
         }
         result.map_err(|error| store_error(doing, error))
     }
@@ -345,6 +385,7 @@ impl Writing {
             self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))
         };
         if let Err(error) = restart() {
+            self.inbox.note_failure(&error);
             tracing::debug!(%error, "the WAL cannot begin anew yet");
         }
         if let Err(error) = self.connection.busy_timeout(super::open::BUSY_TIMEOUT) {

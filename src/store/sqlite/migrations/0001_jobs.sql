@@ -9,11 +9,11 @@ CREATE TABLE jobs (
     queue            TEXT    NOT NULL,
     status           TEXT    NOT NULL
         CHECK (status IN ('queued', 'running', 'retrying', 'succeeded', 'failed_permanent', 'cancelled')),
-    priority         INTEGER NOT NULL,
+    priority         INTEGER NOT NULL CHECK (priority BETWEEN -100 AND 100),
     attempts         INTEGER NOT NULL CHECK (attempts >= 0),
     max_attempts     INTEGER NOT NULL CHECK (max_attempts >= 1),
     run_at           INTEGER NOT NULL,
-    timeout_ms       INTEGER,
+    timeout_ms       INTEGER CHECK (timeout_ms BETWEEN 1 AND 2592000000),
     idempotency_key  TEXT,
     cancel_requested INTEGER NOT NULL DEFAULT 0 CHECK (cancel_requested IN (0, 1)),
     -- The newest attempt. Kept after its end, so that a repeated settle is recognised.
