@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use steadfast::job::{JobRecord, JobRequest, Status};
-use steadfast::store::{Claim, Settled, WorkerFate};
+use steadfast::store::{Cancelled, Claim, Settled, WorkerFate};
 
 use crate::phrases::*;
 use crate::world::World;
@@ -273,4 +273,21 @@ pub(crate) async fn a_row_that_cannot_be_decoded_can_still_be_looked_at_and_remo
     assert_eq!(listed, [(bad.id, Status::FailedPermanent), (good.id, Status::Running)]);
     assert_eq!(world.delete(bad.id).await, steadfast::store::Deleted::Gone);
     assert_eq!(world.find(bad.id).await, None);
+}
+
+pub(crate) async fn a_row_put_off_beyond_all_time_is_never_due_and_keeps_nobody_back(world: &impl World) {
+    // First in its lane, alone in it, and in a lane with others.
+    let alone = world.enqueue(JobRequest { priority: Some(9), ..job("alone") }).await;
+    let first = world.enqueue(job("welcome")).await;
+    world.put_off_for_ever(alone.id).await;
+    world.put_off_for_ever(first.id).await;
+    let fine = [world.enqueue(job("welcome")).await.id, world.enqueue(job("other")).await.id];
+    assert_eq!(world.everything().await.len(), 4);
+    assert_eq!(world.job(alone.id).await.status, Status::Queued);
+    assert_eq!(world.counts("default").await, [(Status::Queued, 4)].into());
+    assert_eq!(ids(&world.claim(10).await), fine);
+    world.advance(HOUR * 24 * 365).await;
+    assert_eq!(world.reap().await.len(), 2);
+    assert_eq!(world.claim(10).await.len(), 2);
+    assert_eq!(world.cancel(alone.id).await, Cancelled::Now);
 }

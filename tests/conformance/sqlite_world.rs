@@ -58,6 +58,10 @@ impl World for SqliteWorld {
         self.damage("UPDATE jobs SET payload = '{not json' WHERE id = ?1", id);
     }
 
+    async fn put_off_for_ever(&self, id: JobId) {
+        self.damage("UPDATE jobs SET run_at = 9223372036854775807 WHERE id = ?1", id);
+    }
+
     async fn exhaust(&self, id: JobId) {
         self.damage("UPDATE jobs SET attempts = max_attempts WHERE id = ?1", id);
     }

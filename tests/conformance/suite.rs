@@ -46,6 +46,7 @@ macro_rules! conformance_suite {
                 a_row_dead_lettered_after_an_attempt_shows_the_reason_and_is_otherwise_unchanged,
                 bad_rows_in_front_do_not_keep_the_others_back,
                 a_row_that_cannot_be_decoded_can_still_be_looked_at_and_removed,
+                a_row_put_off_beyond_all_time_is_never_due_and_keeps_nobody_back,
             );
             cases!($world, extend:
                 a_heartbeat_moves_the_end_of_the_lease_and_nothing_else,

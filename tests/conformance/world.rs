@@ -30,4 +30,7 @@ pub(crate) trait World: Sized + Send + Sync + 'static {
 
     /// Damage: this waiting job's row says that its attempts are used up, so that a claim would break a constraint.
     async fn exhaust(&self, id: JobId);
+
+    /// Damage: this job's `run_at` is the last time the database can hold, far beyond the last that a program can.
+    async fn put_off_for_ever(&self, id: JobId);
 }

@@ -9,6 +9,7 @@
 mod batches;
 mod enqueue_in;
 mod faults;
+mod foreign_hands;
 mod many_processes;
 mod marks;
 mod migrations;

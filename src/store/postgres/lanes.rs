@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-use jiff::Timestamp;
 use uuid::Uuid;
 
+use super::moment::Moment;
 use crate::job::JobRecord;
 use crate::store::Claim;
 
@@ -28,7 +28,7 @@ pub(super) struct Lane {
 }
 
 /// A place in a lane: `run_at`, then id.
-pub(super) type Place = (Timestamp, Uuid);
+pub(super) type Place = (Moment, Uuid);
 
 /// A job's place in its lane.
 pub(super) struct Placed(pub(super) Lane, pub(super) Place);
@@ -36,7 +36,7 @@ pub(super) struct Placed(pub(super) Lane, pub(super) Place);
 impl From<&JobRecord> for Placed {
     fn from(job: &JobRecord) -> Self {
         let lane = Lane { queue: job.queue.to_string(), kind: job.kind.to_string(), priority: job.priority };
-        Self(lane, (job.run_at, *job.id.as_uuid()))
+        Self(lane, (job.run_at.into(), *job.id.as_uuid()))
     }
 }
 
@@ -154,7 +154,7 @@ pub(super) struct LaneColumns {
     pub(super) queues: Vec<String>,
     pub(super) kinds: Vec<String>,
     pub(super) priorities: Vec<i16>,
-    pub(super) run_ats: Vec<Timestamp>,
+    pub(super) run_ats: Vec<Moment>,
     pub(super) ids: Vec<Uuid>,
 }
 
@@ -166,12 +166,14 @@ impl LaneColumns {
 
 #[cfg(test)]
 mod tests {
+    use jiff::Timestamp;
+
     use super::*;
     use crate::job::WorkerId;
     use crate::store::WorkerFate;
 
     fn place(at: i64) -> Place {
-        (Timestamp::from_second(at).unwrap(), Uuid::nil())
+        (Timestamp::from_second(at).unwrap().into(), Uuid::nil())
     }
 
     fn placed(queue: &str, at: i64) -> Placed {
@@ -188,7 +190,7 @@ mod tests {
             fate: WorkerFate::Independent,
         };
         let columns = lanes.for_claim(&claim);
-        columns.queues.into_iter().zip(columns.run_ats.iter().map(|at| at.as_second())).collect()
+        columns.queues.into_iter().zip(columns.run_ats.iter().map(|at| at.timestamp().as_second())).collect()
     }
 
     #[test]

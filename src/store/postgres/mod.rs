@@ -21,6 +21,7 @@ mod kinds;
 mod lanes;
 mod list;
 mod migrate;
+mod moment;
 mod open;
 mod pause;
 mod pool;

@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use tokio_postgres::Row;
 use uuid::Uuid;
 
+use super::moment::Moment;
 use crate::job::limits::NAME_MAX_BYTES;
 use crate::job::{JobId, JobRecord, Json, Kind, QueueName, Status, WorkerId};
 
@@ -25,7 +26,7 @@ pub(super) fn job(row: &Row) -> Result<JobRecord, tokio_postgres::Error> {
 
 fn job_with(row: &Row, payload: Json) -> Result<JobRecord, tokio_postgres::Error> {
     let status = status(row.try_get(4)?);
-    let started_at: Option<Timestamp> = row.try_get(13)?;
+    let started_at = time(row, 13)?;
     let worker: Option<&str> = row.try_get(12)?;
     let running = status == Status::Running;
     Ok(JobRecord {
@@ -37,20 +38,20 @@ fn job_with(row: &Row, payload: Json) -> Result<JobRecord, tokio_postgres::Error
         priority: row.try_get(5)?,
         attempts: count(row.try_get(6)?),
         max_attempts: count(row.try_get(7)?),
-        run_at: row.try_get(8)?,
+        run_at: row.try_get::<_, Moment>(8)?.timestamp(),
         timeout_ms: row.try_get::<_, Option<i64>>(9)?.map(|ms| ms.max(0) as u64),
         idempotency_key: row.try_get(10)?,
         cancel_requested: row.try_get(11)?,
         locked_by: worker.filter(|_| running).map(self::worker),
         locked_at: started_at.filter(|_| running),
-        lease_expires_at: row.try_get(14)?,
+        lease_expires_at: time(row, 14)?,
         last_error: row.try_get(15)?,
         result: row.try_get::<_, Option<&str>>(16)?.map(json),
         progress: row.try_get::<_, Option<&str>>(17)?.and_then(|text| serde_json::from_str(text).ok()),
-        created_at: row.try_get(18)?,
-        updated_at: row.try_get(19)?,
+        created_at: row.try_get::<_, Moment>(18)?.timestamp(),
+        updated_at: row.try_get::<_, Moment>(19)?.timestamp(),
         started_at,
-        finished_at: row.try_get(20)?,
+        finished_at: time(row, 20)?,
     })
 }
 
@@ -62,6 +63,11 @@ pub(super) fn strict(row: &Row) -> Result<JobRecord, String> {
     QueueName::new(text(2)?).map_err(|error| unreadable(&error))?;
     let payload = Json::parse(text(3)?.to_owned()).map_err(|error| unreadable(&format!("payload: {error}")))?;
     job_with(row, payload).map_err(|error| unreadable(&error))
+}
+
+/// A time that may be absent, or one that only the database can say.
+pub(super) fn time(row: &Row, column: usize) -> Result<Option<Timestamp>, tokio_postgres::Error> {
+    Ok(row.try_get::<_, Option<Moment>>(column)?.map(Moment::timestamp))
 }
 
 pub(super) fn id(id: Uuid) -> JobId {

@@ -10,6 +10,7 @@ use uuid::Uuid;
 
 use super::PostgresStore;
 use super::enqueue::{Columns, record};
+use super::moment::Moment;
 use super::row;
 use super::wake::channel;
 use crate::job::{JobRecord, NewJob, Status};
@@ -119,9 +120,6 @@ fn job(row: &PgRow) -> Result<JobRecord, sqlx::Error> {
 /// `timestamptz`, which sqlx reads only into other crates' types.
 struct Time(Timestamp);
 
-/// PostgreSQL counts microseconds from 2000-01-01.
-const EPOCH_US: i64 = 946_684_800_000_000;
-
 impl Type<Postgres> for Time {
     fn type_info() -> PgTypeInfo {
         PgTypeInfo::with_name("timestamptz")
@@ -134,6 +132,6 @@ impl<'r> Decode<'r, Postgres> for Time {
             return Err("a time came as text".into());
         }
         let us = i64::from_be_bytes(value.as_bytes()?.try_into()?);
-        Ok(Self(Timestamp::from_microsecond(us.saturating_add(EPOCH_US))?))
+        Ok(Self(Moment::from_wire(us).timestamp()))
     }
 }

@@ -52,7 +52,8 @@ async fn try_stats(core: &Core) -> Result<(Stats, i64), Trouble> {
             }
         }
         for lane in claim::lanes(core, &link).await? {
-            let waited = now.map(|now| now.duration_since(lane.1.0)).and_then(|waited| Duration::try_from(waited).ok());
+            let since = lane.1.0.timestamp();
+            let waited = now.map(|now| now.duration_since(since)).and_then(|waited| Duration::try_from(waited).ok());
             let queue = stats.queues.entry(row::queue(&lane.0.queue)).or_default();
             // A lane whose first job is not due yet has waited less than nothing.
             queue.oldest_ready = queue.oldest_ready.max(waited);

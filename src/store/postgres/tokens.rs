@@ -5,6 +5,7 @@ use tokio_postgres::types::ToSql;
 
 use super::ask::{ask, read};
 use super::core::Core;
+use super::moment::Moment;
 use super::trouble::Effect;
 use crate::store::{StoreError, TokenRecord};
 
@@ -27,5 +28,6 @@ pub(super) async fn tokens(core: &Core) -> Result<Vec<TokenRecord>, StoreError> 
 /// `None` for a row that no program of ours wrote.
 fn token(row: &Row) -> Result<Option<TokenRecord>, tokio_postgres::Error> {
     let (scopes, secret): (&str, &[u8]) = (row.try_get(2)?, row.try_get(3)?);
-    Ok(TokenRecord::from_row(row.try_get(0)?, row.try_get(1)?, scopes, secret, row.try_get(4)?))
+    let created_at = row.try_get::<_, Moment>(4)?.timestamp();
+    Ok(TokenRecord::from_row(row.try_get(0)?, row.try_get(1)?, scopes, secret, created_at))
 }

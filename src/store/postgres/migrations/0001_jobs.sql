@@ -30,6 +30,9 @@ CREATE TABLE SCHEMA.jobs (
     CONSTRAINT jobs_status CHECK (
         status IN ('queued', 'running', 'retrying', 'succeeded', 'failed_permanent', 'cancelled')),
     CONSTRAINT jobs_attempts CHECK (attempts >= 0 AND max_attempts >= 1 AND attempts <= max_attempts),
+    -- A number beyond these would make sums of times overflow, for every row of a statement.
+    CONSTRAINT jobs_ranges CHECK (
+        priority BETWEEN -100 AND 100 AND timeout_ms BETWEEN 1 AND 2592000000 AND lease_ms BETWEEN 0 AND 2592000000),
     CONSTRAINT jobs_leased_while_running CHECK ((status = 'running') = (lease_expires_at IS NOT NULL)),
     CONSTRAINT jobs_lease_is_whole CHECK (
         status <> 'running' OR (lease_token IS NOT NULL AND worker IS NOT NULL AND started_at IS NOT NULL)),
