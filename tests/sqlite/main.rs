@@ -14,6 +14,8 @@ mod clock_steps;
 mod counts;
 mod damage;
 mod ending;
+mod enqueue_in;
+mod foreign_hand;
 mod foreign_lock;
 mod group_commit;
 mod jobs_file;
