@@ -67,5 +67,7 @@ fn in_one_line(error: &(dyn Error + 'static)) -> String {
         }
         cause = error.source();
     }
-    text.lines().map(str::trim).collect::<Vec<_>>().join(" ")
+    let line = text.lines().map(str::trim).collect::<Vec<_>>().join(" ");
+    // A server may quote what others wrote: no escape sequence of theirs reaches the terminal.
+    line.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }

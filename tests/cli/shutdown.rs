@@ -1,6 +1,6 @@
 //! SIGTERM under load: exit 0, nothing left running, nothing lost. Twice: at once.
 
-use std::io::Write;
+use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
@@ -107,12 +107,7 @@ fn a_second_signal_stops_at_once() {
     for (signal, code) in [("TERM", 143), ("INT", 130)] {
         let world = World::new();
         let server = world.serve(&[]);
-        // A request that is never finished: the server waits for it until the grace period is over.
-        let mut request = TcpStream::connect(server.url.strip_prefix("http://").unwrap()).unwrap();
-        let head =
-            "POST /jobs HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 99\r\n\r\n{";
-        request.write_all(head.as_bytes()).unwrap();
-        until("the request is in the server", || (server.get("/livez").0 == 200).then_some(()));
+        let _request = unfinished_request(&server);
         server.signal(signal);
         until("it has begun to stop", || server.log().contains("stopping").then_some(()));
         let asked = Instant::now();
@@ -121,4 +116,17 @@ fn a_second_signal_stops_at_once() {
         assert_eq!(status.code(), Some(code), "{log}");
         assert!(asked.elapsed() < Duration::from_secs(10), "{:?}", asked.elapsed());
     }
+}
+
+/// A request whose body never comes: the server waits for it until the grace period is over.
+fn unfinished_request(server: &Running) -> TcpStream {
+    let mut stream = TcpStream::connect(server.url.strip_prefix("http://").unwrap()).unwrap();
+    let head = "POST /jobs HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 99\r\n\
+                expect: 100-continue\r\n\r\n";
+    stream.write_all(head.as_bytes()).unwrap();
+    // It asks for the body, so it has the request.
+    let mut answer = [0; 12];
+    stream.read_exact(&mut answer).unwrap();
+    assert_eq!(&answer, b"HTTP/1.1 100");
+    stream
 }
