@@ -1,7 +1,7 @@
 //! The programs: settings, roles and the command line. Only here: clap, anyhow, tracing-subscriber.
 //!
 //! Nothing here knows how a job is stored, run or served; it puts [`queue`](crate::queue), `worker` and `api` together
-//! ([`roles`]) as told by [`settings`], and talks to a running server over HTTP ([`cli`]). The programs in `src/bin`
+//! (`roles`) as told by `settings`, and talks to a running server over HTTP (`cli`). The programs in `src/bin`
 //! only call [`steadfast()`] or [`role()`].
 
 #![cfg_attr(

@@ -1,7 +1,7 @@
 //! Runs jobs. Handlers are ordinary async functions; crashes, cancels, timeouts and shutdowns are this module's business.
 //!
-//! The way of a job through it: [`dispatcher`] claims → [`pool`] runs the handler → [`settler`] records the outcome,
-//! while [`heartbeat`] keeps the lease and [`reaper`] ends attempts that nobody keeps. Nothing here decides what becomes
+//! The way of a job through it: `dispatcher` claims → `pool` runs the handler → `settler` records the outcome,
+//! while `heartbeat` keeps the lease and `reaper` ends attempts that nobody keeps. Nothing here decides what becomes
 //! of a job (that is [`decide`](crate::job::decide())) or whether a lease is valid (that is the store).
 
 mod context;

@@ -1,6 +1,6 @@
 //! The embedded store: one file, owned by one process.
 //!
-//! One thread writes ([`writer`]); whatever waits is committed together, and every answer comes after its commit is on
+//! One thread writes (`writer`); whatever waits is committed together, and every answer comes after its commit is on
 //! stable storage (WAL, `synchronous=FULL`). Reads go over connections of their own. It never shares its file with a
 //! second process; that is what PostgreSQL is for. Each verb is in the file of its name.
 
