@@ -17,6 +17,7 @@ mod notifications;
 mod opening;
 mod plans;
 mod proxy;
+mod runtimes;
 #[path = "../support/mod.rs"]
 mod support;
 mod tls;

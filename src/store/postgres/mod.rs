@@ -2,8 +2,8 @@
 //!
 //! One table of jobs is the truth; every verb is one conditional statement on it, fenced by the lease token, decided by
 //! the server's clock. What a process remembers (lanes, wakes) only hurries. Nothing here rests on isolation levels,
-//! replicas or this machine's clock. One file per verb, each beside its SQL; `pool` connects, `trouble` says what to
-//! try again, `batch` lets calls share a commit, `lanes` says where a claim starts to look.
+//! replicas or this machine's clock. One file per verb, each beside its SQL; `pool` connects, `driver` is where the
+//! connections live, `trouble` says what to try again, `batch` lets calls share a commit, `lanes` says where a claim starts to look.
 
 mod ask;
 mod attempts;
@@ -13,6 +13,7 @@ mod claim;
 mod core;
 mod counts;
 mod delete;
+mod driver;
 mod enqueue;
 mod enqueue_in;
 mod extend;

@@ -13,6 +13,7 @@ use tokio_postgres::tls::TlsStream;
 use tokio_postgres::{Client, Connection, Socket};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
+use super::driver::Driver;
 use super::settings::{Address, PostgresSettings};
 use super::trouble::Trouble;
 use crate::store::OpenError;
@@ -23,6 +24,8 @@ pub(super) struct Dial {
     config: tokio_postgres::Config,
     tls: MakeRustlsConnect,
     session: Arc<str>,
+    /// Where every connection is made and driven.
+    driver: Arc<Driver>,
     /// For people to read; without the password.
     pub(super) shown: Arc<str>,
 }
@@ -37,10 +40,20 @@ impl Dial {
                 "point sslrootcert at a PEM file with the server's root certificate",
             )
         })?;
-        Ok(Self { config: address.config, tls, session: session(settings).into(), shown: address.shown.into() })
+        let driver = Driver::start().map_err(|error| {
+            let way_out = "raise the limits on threads and open files of this process";
+            OpenError::new(&address.shown, "no thread can be started for its connections", way_out).caused_by(error)
+        })?;
+        Ok(Self {
+            config: address.config,
+            tls,
+            session: session(settings).into(),
+            driver: Arc::new(driver),
+            shown: address.shown.into(),
+        })
     }
 
-    /// A connection that is not driven yet, for whoever wants to hear notifications.
+    /// A connection that is not driven yet, for whoever wants to hear notifications. To be called on the driver.
     pub(super) async fn connect_raw(
         &self,
     ) -> Result<(Client, Connection<Socket, impl TlsStream + Unpin + Send + 'static>), tokio_postgres::Error> {
@@ -48,14 +61,23 @@ impl Dial {
     }
 
     pub(super) async fn connect(&self) -> Result<(Client, JoinHandle<()>), tokio_postgres::Error> {
-        let (client, connection) = self.connect_raw().await?;
-        let task = tokio::spawn(async move {
-            if let Err(error) = connection.await {
-                tracing::debug!(%error, "a PostgreSQL connection ended");
-            }
+        let dial = self.clone();
+        let dialled = self.driver.run(async move {
+            let (client, connection) = dial.connect_raw().await?;
+            let task = tokio::spawn(async move {
+                if let Err(error) = connection.await {
+                    tracing::debug!(%error, "a PostgreSQL connection ended");
+                }
+            });
+            client.batch_execute(&dial.session).await?;
+            Ok((client, task))
         });
-        client.batch_execute(&self.session).await?;
-        Ok((client, task))
+        dialled.await
+    }
+
+    /// The thread that connections live on.
+    pub(super) fn driver(&self) -> &Driver {
+        &self.driver
     }
 
     /// What [`connect`](Self::connect) sets on a connection.

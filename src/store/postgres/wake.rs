@@ -9,11 +9,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{Notify, mpsc};
-use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_postgres::{AsyncMessage, Client};
 use uuid::Uuid;
 
+use super::driver::AbortOnDrop;
 use super::pool::{Dial, quoted};
 use super::settings::PostgresSettings;
 use crate::store::Wake;
@@ -29,7 +29,7 @@ const BACKOFF_MAX: Duration = Duration::from_secs(10);
 pub(super) struct Bell {
     wake: Wake,
     rung: Arc<Notify>,
-    task: AbortHandle,
+    _task: AbortOnDrop,
 }
 
 impl Bell {
@@ -43,8 +43,8 @@ impl Bell {
             wake: wake.clone(),
             rung: rung.clone(),
         };
-        let task = tokio::spawn(link.run()).abort_handle();
-        Self { wake, rung, task }
+        let task = dial.driver().spawn(link.run()).abort_handle();
+        Self { wake, rung, _task: AbortOnDrop(task) }
     }
 
     /// There may be work: for the listeners of this process at once, for the others in a moment.
@@ -55,12 +55,6 @@ impl Bell {
 
     pub(super) fn wake(&self) -> &Wake {
         &self.wake
-    }
-}
-
-impl Drop for Bell {
-    fn drop(&mut self) {
-        self.task.abort();
     }
 }
 
@@ -192,12 +186,4 @@ impl WakeLink {
 
 async fn within<T>(work: impl Future<Output = Result<T, tokio_postgres::Error>>) -> Result<T, Broken> {
     Ok(timeout(ANSWER_TIMEOUT, work).await.map_err(|_| Broken::Silent)??)
-}
-
-struct AbortOnDrop(AbortHandle);
-
-impl Drop for AbortOnDrop {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
 }
