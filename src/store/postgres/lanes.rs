@@ -5,6 +5,7 @@
 //! before it says so, and a busy one does about once a second. Nothing here talks to the database; `claim` does.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
@@ -18,6 +19,9 @@ use crate::store::Claim;
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 /// 1/20 of the time at most goes into looking from the beginning, however slow that has become.
 const LOOK_SHARE: u32 = 20;
+
+/// 10,000 lanes, a few MB: what a process that only enqueues remembers at most. The next look finds the others.
+const REMEMBERED_MAX: usize = 10_000;
 
 /// Jobs that are claimed in one order: same queue, kind and priority.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -76,9 +80,15 @@ impl Lanes {
         state.turn += 1;
         let lowered = state.turn;
         for Placed(lane, place) in places {
-            let mark = state.known.entry(lane).or_insert(Mark { place, lowered });
-            if place <= mark.place {
-                *mark = Mark { place, lowered };
+            let room = state.known.len() < REMEMBERED_MAX;
+            match state.known.entry(lane) {
+                Entry::Occupied(mut known) if place <= known.get().place => {
+                    known.insert(Mark { place, lowered });
+                }
+                Entry::Vacant(new) if room => {
+                    new.insert(Mark { place, lowered });
+                }
+                _ => (),
             }
         }
     }
@@ -223,6 +233,20 @@ mod tests {
         lanes.lower([placed("new", 7), placed("a", 40)].into_iter());
         lanes.looked(turn, Duration::ZERO, vec![placed("a", 45)]);
         assert_eq!(marks(&lanes), [("a".to_owned(), 40), ("new".to_owned(), 7)]);
+    }
+
+    #[test]
+    fn a_process_that_only_enqueues_remembers_a_bounded_number_of_lanes() {
+        let lanes = Lanes::new(true);
+        for n in 0..REMEMBERED_MAX + 5 {
+            lanes.lower([placed(&format!("{n:06}"), 10)].into_iter());
+        }
+        assert_eq!(marks(&lanes).len(), REMEMBERED_MAX);
+        // The ones it knows are still kept up to date, and a look brings the others.
+        lanes.lower([placed("000000", 5)].into_iter());
+        assert_eq!(marks(&lanes)[0], ("000000".to_owned(), 5));
+        lanes.looked(lanes.turn(), Duration::ZERO, vec![placed("late", 7)]);
+        assert_eq!(marks(&lanes), [("late".to_owned(), 7)]);
     }
 
     #[test]
