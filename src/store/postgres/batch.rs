@@ -1,6 +1,7 @@
 //! Batches that form by themselves: one flush in flight, and what arrives meanwhile is the next batch. No timer: an
 //! idle store does a single call at once, a busy one many calls per commit. Each caller is answered after its commit.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
@@ -47,7 +48,7 @@ impl<F: Flush> Batcher<F> {
     /// Starts the task that flushes. It ends when the batcher is gone and everything in it is answered.
     pub(super) fn start(flush: F, patience: Duration) -> Self {
         let (entrance, waiting) = mpsc::channel(WAITING_MAX);
-        tokio::spawn(run(flush, waiting));
+        tokio::spawn(run(Arc::new(flush), waiting));
         Self { entrance, patience }
     }
 
@@ -66,7 +67,7 @@ impl<F: Flush> Batcher<F> {
     }
 }
 
-async fn run<F: Flush>(flush: F, mut waiting: mpsc::Receiver<Waiting<F>>) {
+async fn run<F: Flush>(flush: Arc<F>, mut waiting: mpsc::Receiver<Waiting<F>>) {
     let mut held = None;
     loop {
         let Some(first) = (match held.take() {
@@ -89,7 +90,7 @@ async fn run<F: Flush>(flush: F, mut waiting: mpsc::Receiver<Waiting<F>>) {
     }
 }
 
-async fn flush_batch<F: Flush>(flush: &F, batch: Vec<Waiting<F>>) {
+async fn flush_batch<F: Flush>(flush: &Arc<F>, batch: Vec<Waiting<F>>) {
     let now = Instant::now();
     let (mut calls, mut callers) = (Vec::with_capacity(batch.len()), Vec::with_capacity(batch.len()));
     for waiting in batch {
@@ -104,7 +105,19 @@ async fn flush_batch<F: Flush>(flush: &F, batch: Vec<Waiting<F>>) {
     if calls.is_empty() {
         return;
     }
-    for (caller, answer) in callers.into_iter().zip(flush.flush(calls).await) {
+    // In a task of its own: a panic in there is this batch's misfortune, not the end of every batch to come.
+    let flush = flush.clone();
+    let answers = match tokio::spawn(async move { flush.flush(calls).await }).await {
+        Ok(answers) => answers,
+        Err(error) if error.is_panic() => {
+            tracing::error!(%error, verb = F::DOING, "a batch failed in a way that is a bug of this program");
+            let failed = StoreError::new(StoreErrorKind::Internal, F::DOING).caused_by(error);
+            callers.iter().map(|_| Err(failed.clone())).collect()
+        }
+        // The runtime is going away, and the callers are told so by the loss of their answers.
+        Err(_) => return,
+    };
+    for (caller, answer) in callers.into_iter().zip(answers) {
         // A caller that went away has no use for the answer.
         let _ = caller.send(answer);
     }
@@ -112,7 +125,7 @@ async fn flush_batch<F: Flush>(flush: &F, batch: Vec<Waiting<F>>) {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::{Arc, Mutex};
+    use std::sync::Mutex;
 
     use tokio::sync::Semaphore;
 
@@ -163,6 +176,32 @@ mod tests {
             assert_eq!(other.await.unwrap(), n * 10);
         }
         assert_eq!(*seen.lock().unwrap(), [vec![1], vec![2, 3, 4, 5]]);
+    }
+
+    struct Fragile;
+
+    #[async_trait]
+    impl Flush for Fragile {
+        type Call = u32;
+        type Answer = u32;
+        const DOING: &'static str = "test";
+
+        fn weight(_: &u32) -> usize {
+            1
+        }
+
+        async fn flush(&self, calls: Vec<u32>) -> Vec<Result<u32, StoreError>> {
+            assert!(!calls.contains(&13), "unlucky");
+            calls.into_iter().map(Ok).collect()
+        }
+    }
+
+    #[tokio::test]
+    async fn a_flush_that_panics_fails_its_own_callers_and_the_next_batch_goes_on() {
+        let batcher = Batcher::start(Fragile, Duration::from_secs(60));
+        assert_eq!(batcher.call(1).await.unwrap(), 1);
+        assert_eq!(batcher.call(13).await.unwrap_err().kind(), StoreErrorKind::Internal);
+        assert_eq!(batcher.call(2).await.unwrap(), 2);
     }
 
     #[tokio::test]
