@@ -118,3 +118,21 @@ pub(crate) async fn the_one_that_matches_is_found_behind_thousands_that_do_not(w
         assert_eq!(world.walk(list).await, std::slice::from_ref(&wanted));
     }
 }
+
+pub(crate) async fn dead_letters_and_running_jobs_are_on_the_first_page_behind_any_number_of_others(
+    world: &impl World,
+) {
+    let lease = world.running(job("welcome")).await;
+    let dead = world.end(&lease, Outcome::failed_permanently("x")).await;
+    let running = world.running(job("welcome")).await.job().clone();
+    for _ in 0..21 {
+        world.enqueue_all((0..1000).map(|_| job("welcome")).collect()).await;
+    }
+    for (status, only) in [(Status::FailedPermanent, dead), (Status::Running, running)] {
+        let page = world.list(List { status: Some(status), ..pages_of(10) }).await;
+        assert_eq!(page, Page { jobs: vec![only], next: None });
+    }
+    // What an offset leaves out is not counted as looked at.
+    let list = List { kind: Some(kind("welcome")), offset: 20_500, ..pages_of(10) };
+    assert_eq!(world.list(list).await.jobs.len(), 10);
+}

@@ -174,6 +174,7 @@ macro_rules! conformance_suite {
                 an_offset_leaves_out_the_first_that_match,
                 jobs_that_come_or_go_between_pages_shift_nothing,
                 the_one_that_matches_is_found_behind_thousands_that_do_not,
+                dead_letters_and_running_jobs_are_on_the_first_page_behind_any_number_of_others,
             );
             cases!($world, attempts:
                 a_job_that_never_ran_has_none_and_an_unknown_one_no_history,

@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use steadfast::job::{Outcome, Progress};
-use steadfast::store::{Beat, Extend, Reap, Settle, Store};
+use steadfast::job::{Kind, Outcome, Progress, Status};
+use steadfast::store::{Beat, Extend, List, Reap, Settle, Store};
 
 use crate::support::postgres::{Cluster, TestDatabase};
 use crate::work::{claim, eventually, settle_all};
@@ -25,12 +25,13 @@ const FILL: &str = "
                       updated_at, finished_at, worker, lease_token, lease_ms, lease_expires_at, started_at)
     SELECT gen_random_uuid(), (ARRAY['a', 'b', 'c'])[1 + n % 3], 'default', '{}', s.status, n % 3,
            CASE s.status WHEN 'queued' THEN 0 ELSE 1 END, 3, now(), now(), now(),
-           CASE s.status WHEN 'succeeded' THEN now() END,
+           CASE WHEN s.status IN ('succeeded', 'failed_permanent') THEN now() END,
            CASE s.status WHEN 'running' THEN 'w' END, CASE s.status WHEN 'running' THEN gen_random_uuid() END, 1000,
            CASE s.status WHEN 'running' THEN now() - interval '1 hour' END,
            CASE s.status WHEN 'running' THEN now() - interval '2 hours' END
     FROM generate_series(1, 40000) n,
-         LATERAL (SELECT CASE WHEN n % 100 = 0 THEN 'running' WHEN n % 2 = 0 THEN 'succeeded' ELSE 'queued' END) s(status)";
+         LATERAL (SELECT CASE WHEN n % 100 = 0 THEN 'running'
+                              WHEN n % 1000 = 2 THEN 'failed_permanent' WHEN n % 2 = 0 THEN 'succeeded' ELSE 'queued' END) s(status)";
 
 async fn every_hot_verb(store: &dyn Store) {
     let leases = store.claim(claim(100)).await.unwrap();
@@ -42,6 +43,11 @@ async fn every_hot_verb(store: &dyn Store) {
     let failed = more.iter().map(|lease| Settle { lease: lease.key(), outcome: Outcome::failed("e") });
     store.settle(failed.collect()).await.unwrap();
     settle_all(store, &leases).await.unwrap();
+    for status in [Status::FailedPermanent, Status::Running] {
+        // With a kind as well, as a page of the API may ask for.
+        let list = List { status: Some(status), kind: Some(Kind::new("a").unwrap()), limit: 10, ..List::default() };
+        assert_eq!(store.list(list).await.unwrap().jobs.len(), 10);
+    }
     assert_eq!(store.reap(Reap { limit: 100 }).await.unwrap().len(), 100);
 }
 
@@ -89,12 +95,21 @@ fn check(plans: &BTreeMap<String, String>) {
         assert!(plan(name).contains("using jobs_pkey on jobs j"), "{}", plan(name));
         assert!(!plan(name).contains("jobs_running"), "{}", plan(name));
     }
+    for (name, index) in [
+        ("list of dead letters: jobs", "jobs_dead"),
+        ("list of dead letters: how far", "jobs_dead"),
+        ("list of running", "jobs_running"),
+    ] {
+        let plan = plan(name);
+        assert!(plan.contains(&format!(" {index} on jobs j")) && !plan.contains("jobs_pkey"), "{name}:\n{plan}");
+    }
     assert!(plan("reap").contains("using jobs_running on jobs j"), "{}", plan("reap"));
     assert!(plan("lanes").contains("using jobs_ready on jobs j"), "{}", plan("lanes"));
 }
 
 #[tokio::test]
-async fn claim_settle_extend_and_reap_walk_along_indexes_with_good_with_stale_and_with_no_statistics() {
+async fn claim_settle_extend_reap_and_lists_of_what_is_rare_walk_along_indexes_with_good_with_stale_and_with_no_statistics()
+ {
     let cluster = Cluster::start(&LOG_PLANS).await;
     for statistics in ["", "ANALYZE before", "ANALYZE after"] {
         let database = cluster.database().await;

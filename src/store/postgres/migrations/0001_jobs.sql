@@ -1,4 +1,5 @@
--- One table of jobs is the single source of truth; its indexes are the ones that claim and reap need, and no others.
+-- One table of jobs is the single source of truth; its indexes are the ones that claim, reap and
+-- the listing of dead letters need, and no others.
 CREATE TABLE SCHEMA.jobs (
     id               uuid PRIMARY KEY,
     kind             text COLLATE "C" NOT NULL,
@@ -50,6 +51,8 @@ CREATE TABLE SCHEMA.jobs (
 -- A lane is (queue, kind, priority): kinds nobody asks for, paused queues and future jobs are never walked.
 CREATE INDEX jobs_ready ON SCHEMA.jobs (queue, kind, priority, run_at, id) WHERE status IN ('queued', 'retrying');
 CREATE INDEX jobs_running ON SCHEMA.jobs (lease_expires_at, id) WHERE status = 'running';
+-- Dead letters, newest first, among however many successes.
+CREATE INDEX jobs_dead ON SCHEMA.jobs (id) WHERE status IN ('failed_permanent', 'cancelled');
 CREATE UNIQUE INDEX jobs_idempotency_key ON SCHEMA.jobs (idempotency_key) WHERE idempotency_key IS NOT NULL;
 
 -- Attempts that were followed by another one; the newest is told by the job's own row.
