@@ -17,14 +17,14 @@ const EXITS: &str = "Exit codes: 0 done · 1 a job failed, a request was refused
 /// `steadfast`.
 pub(super) fn steadfast() -> Command {
     let command = Command::new("steadfast")
-        .about(ABOUT)
         .version(env!("CARGO_PKG_VERSION"))
         .after_help(EXITS)
         .subcommand_required(true)
         .arg_required_else_help(true);
     let command = Role::ALL.into_iter().fold(command, |command, role| command.subcommand(role_command(role)));
     let command = command.subcommand(config_command()).subcommand(completions_command());
-    Operate::augment_subcommands(command)
+    // The commands bring a description of their own.
+    Operate::augment_subcommands(command).about(ABOUT)
 }
 
 /// One role, as a subcommand or as a program of its own.
@@ -80,5 +80,11 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         super::steadfast().debug_assert();
+    }
+
+    #[test]
+    fn help_begins_with_what_it_is() {
+        let help = super::steadfast().render_help().to_string();
+        assert!(help.starts_with(super::ABOUT), "{help}");
     }
 }

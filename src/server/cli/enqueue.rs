@@ -52,11 +52,13 @@ pub(in crate::server) struct Enqueue {
 /// What may be said about a job.
 #[derive(Debug, Args)]
 struct Options {
+    /// Instead of the kind's own, or `default`
     #[arg(long, value_parser = ask::name)]
     queue: Option<String>,
     /// From -100 to 100; higher runs first
     #[arg(long, allow_negative_numbers = true)]
     priority: Option<i64>,
+    /// How often it is tried before it becomes a dead letter
     #[arg(long)]
     max_attempts: Option<u64>,
     /// Start it no earlier than after this time, like 90s

@@ -88,10 +88,13 @@ enum Command {
 
 #[derive(Debug, Args)]
 struct Filter {
+    /// Only with this status
     #[arg(long, value_parser = STATUSES)]
     status: Option<String>,
+    /// Only of this kind
     #[arg(long, value_parser = ask::name)]
     kind: Option<String>,
+    /// Only in this queue
     #[arg(long, value_parser = ask::name)]
     queue: Option<String>,
     /// At most this many

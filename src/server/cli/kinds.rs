@@ -49,6 +49,7 @@ struct Declaration {
     /// From -100 to 100; higher runs first
     #[arg(long, allow_negative_numbers = true)]
     priority: Option<i64>,
+    /// How often a job is tried before it becomes a dead letter
     #[arg(long)]
     max_attempts: Option<u64>,
     /// How long one attempt may take, like 90s
