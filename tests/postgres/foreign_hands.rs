@@ -1,9 +1,13 @@
 //! What a foreign hand in the database can do to one row, and that it stays with that row.
 
-use steadfast::store::Store;
+use std::time::Duration;
+
+use steadfast::store::postgres::{PostgresSettings, PostgresStore};
+use steadfast::store::{Beat, Extend, Extended, Settled, Store, StoreErrorKind};
+use tokio::time::Instant;
 
 use crate::support::postgres::Cluster;
-use crate::work::{enqueue, work_off};
+use crate::work::{claim, done, enqueue, settle_all, work_off};
 
 #[tokio::test]
 async fn a_job_due_since_before_all_time_is_claimed_first() {
@@ -26,4 +30,49 @@ async fn numbers_that_would_make_times_overflow_are_refused_by_the_table() {
         let error = admin.execute(&format!("UPDATE jobs SET {damage}"), &[]).await.unwrap_err();
         assert!(error.as_db_error().unwrap().message().contains("jobs_ranges"), "{damage}: {error}");
     }
+}
+
+#[tokio::test]
+async fn one_row_that_is_held_locked_costs_no_other_lease_its_heartbeat() {
+    let database = Cluster::shared().await.database().await;
+    let store = database.store().await;
+    enqueue(&store, "default", 3).await;
+    let leases = store.claim(claim(3)).await.unwrap();
+    let mut admin = database.admin().await;
+    let foreign = admin.transaction().await.unwrap();
+    foreign.execute("SELECT FROM jobs WHERE id = $1 FOR UPDATE", &[leases[1].job().id.as_uuid()]).await.unwrap();
+    let beats = || leases.iter().map(|lease| Beat { lease: lease.key(), progress: None }).collect();
+    let began = Instant::now();
+    let answers = store.extend(Extend { beats: beats(), lease: Some(Duration::from_secs(3000)) }).await.unwrap();
+    assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+    assert_eq!(answers, [Extended::Ok; 3]);
+    let ends = async || {
+        let jobs = store.get(leases.iter().map(|lease| lease.job().id).collect()).await.unwrap();
+        jobs.into_iter()
+            .zip(&leases)
+            .map(|(job, lease)| job.unwrap().lease_expires_at.unwrap() > lease.job().lease_expires_at.unwrap())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(ends().await, [true, false, true]);
+    foreign.rollback().await.unwrap();
+    store.extend(Extend { beats: beats(), lease: Some(Duration::from_secs(3000)) }).await.unwrap();
+    assert_eq!(ends().await, [true; 3]);
+}
+
+#[tokio::test]
+async fn one_row_that_is_held_locked_keeps_only_its_own_settle_waiting() {
+    let database = Cluster::shared().await.database().await;
+    let settings = PostgresSettings { statement_timeout: Duration::from_secs(4), ..database.settings() };
+    let store = PostgresStore::open(settings).await.unwrap();
+    enqueue(&store, "default", 3).await;
+    let leases = store.claim(claim(3)).await.unwrap();
+    let mut admin = database.admin().await;
+    let foreign = admin.transaction().await.unwrap();
+    foreign.execute("SELECT FROM jobs WHERE id = $1 FOR UPDATE", &[leases[1].job().id.as_uuid()]).await.unwrap();
+    let answers = store.settle(leases.iter().map(done).collect()).await.unwrap();
+    assert_eq!(answers[0].as_ref().unwrap(), &Settled::Recorded);
+    assert_eq!(answers[1].as_ref().unwrap_err().kind(), StoreErrorKind::Timeout);
+    assert_eq!(answers[2].as_ref().unwrap(), &Settled::Recorded);
+    foreign.rollback().await.unwrap();
+    settle_all(&store, &leases).await.unwrap();
 }

@@ -1,8 +1,12 @@
-//! extend: running → running. Many leases in one statement, on a connection of its own.
+//! extend: running → running. Many leases in one statement, on a connection of its own. A row that somebody holds
+//! locked is waited for only a moment: its lease is still held, and the next heartbeat comes in time.
 
 use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
 
-use tokio::time::timeout;
+use deadpool_postgres::Object;
+use tokio::time::{sleep, timeout};
+use tokio_postgres::Row;
 use uuid::Uuid;
 
 use super::core::Core;
@@ -10,6 +14,13 @@ use super::row;
 use super::trouble::{Effect, Tries, Trouble};
 use crate::job::Progress;
 use crate::store::{Extend, Extended, StoreError};
+
+/// 5 + 20 + 80 ms: the verbs of this program hold a row no longer than that, on any day but a bad one.
+const WAITS: [Duration; 3] = [Duration::from_millis(5), Duration::from_millis(20), Duration::from_millis(80)];
+
+/// What each lease has to tell, once each and in one order everywhere. Of two beats for one lease the newer progress
+/// counts.
+type Beats<'a> = BTreeMap<(Uuid, Uuid), Option<&'a Progress>>;
 
 pub(super) async fn extend(core: &Core, extend: Extend) -> Result<Vec<Extended>, StoreError> {
     if extend.beats.is_empty() {
@@ -27,21 +38,25 @@ pub(super) async fn extend(core: &Core, extend: Extend) -> Result<Vec<Extended>,
 async fn try_extend(core: &Core, extend: &Extend) -> Result<Vec<Extended>, Trouble> {
     let link = core.heartbeats.get().await?;
     let work = async {
-        // One row each and in one order everywhere, so that two processes cannot wait for each other. Of two beats for
-        // one lease the newer progress counts.
-        let mut beats: BTreeMap<(Uuid, Uuid), Option<&Progress>> = BTreeMap::new();
+        let mut beats = Beats::new();
         for beat in &extend.beats {
             let progress = beats.entry((*beat.lease.job_id.as_uuid(), *beat.lease.token.as_uuid())).or_default();
             *progress = beat.progress.as_ref().or(*progress);
         }
-        let (ids, tokens): (Vec<Uuid>, Vec<Uuid>) = beats.keys().copied().unzip();
-        let progress: Vec<Option<String>> =
-            beats.values().map(|progress| progress.and_then(|progress| serde_json::to_string(progress).ok())).collect();
         let lease_ms = extend.lease.map(row::millis);
-        let statement = link.prepare_cached(&core.sql.extend).await?;
-        let mut held: HashMap<Uuid, bool> = HashMap::with_capacity(beats.len());
-        for row in link.query(&statement, &[&ids, &tokens, &progress, &lease_ms]).await? {
-            held.insert(row.try_get(0)?, row.try_get(1)?);
+        let mut held = HashMap::with_capacity(beats.len());
+        let mut waits = WAITS.iter();
+        loop {
+            step(core, &link, &mut beats, lease_ms, &mut held).await?;
+            let locked = locked(core, &link, &beats).await?;
+            beats.retain(|(_, token), _| locked.contains_key(token));
+            match waits.next() {
+                Some(wait) if !beats.is_empty() => sleep(*wait).await,
+                _ => {
+                    held.extend(locked);
+                    break;
+                }
+            }
         }
         let answer = |token| match held.get(token) {
             Some(true) => Extended::Cancel,
@@ -52,4 +67,36 @@ async fn try_extend(core: &Core, extend: &Extend) -> Result<Vec<Extended>, Troub
     };
     let answer = timeout(link.patience(), work).await;
     link.finish(answer)
+}
+
+/// Extends what is not locked, and moves it from `beats` to `held`, with whether cancellation was requested.
+async fn step(
+    core: &Core,
+    link: &Object,
+    beats: &mut Beats<'_>,
+    lease_ms: Option<i64>,
+    held: &mut HashMap<Uuid, bool>,
+) -> Result<(), Trouble> {
+    let (ids, tokens): (Vec<Uuid>, Vec<Uuid>) = beats.keys().copied().unzip();
+    let progress: Vec<Option<String>> =
+        beats.values().map(|progress| progress.and_then(|progress| serde_json::to_string(progress).ok())).collect();
+    let statement = link.prepare_cached(&core.sql.extend).await?;
+    held.extend(fates(&link.query(&statement, &[&ids, &tokens, &progress, &lease_ms]).await?)?);
+    beats.retain(|(_, token), _| !held.contains_key(token));
+    Ok(())
+}
+
+/// The leases that are held although they could not be extended just now.
+async fn locked(core: &Core, link: &Object, beats: &Beats<'_>) -> Result<HashMap<Uuid, bool>, Trouble> {
+    if beats.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let (ids, tokens): (Vec<Uuid>, Vec<Uuid>) = beats.keys().copied().unzip();
+    let statement = link.prepare_cached(&core.sql.extend_locked).await?;
+    fates(&link.query(&statement, &[&ids, &tokens]).await?)
+}
+
+/// Tokens, each with whether cancellation was requested.
+fn fates(rows: &[Row]) -> Result<HashMap<Uuid, bool>, Trouble> {
+    rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
 }

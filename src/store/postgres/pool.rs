@@ -103,10 +103,12 @@ fn session(settings: &PostgresSettings) -> String {
         None => "pg_catalog".into(),
     };
     let ms = settings.statement_timeout.as_millis();
+    // Sooner than the statement's own end, so that it can be told from a slow server, and leaves time to go around.
+    let lock_ms = (ms / 4).max(1);
     format!(
         "SET search_path = {search_path};
          SET statement_timeout = {ms};
-         SET lock_timeout = {ms};
+         SET lock_timeout = {lock_ms};
          SET idle_in_transaction_session_timeout = {idle_ms};
          SET synchronous_commit = on;
          SET default_transaction_isolation = 'read committed';

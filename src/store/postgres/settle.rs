@@ -13,11 +13,12 @@ use tokio_postgres::types::ToSql;
 use tokio_postgres::{GenericClient, Row, Statement};
 use uuid::Uuid;
 
+use super::ask::{ask, read};
 use super::batch::Flush;
 use super::core::Core;
 use super::lanes::{Lane, Placed};
 use super::row;
-use super::trouble::{Effect, Tries, Trouble};
+use super::trouble::{self, Effect, Tries, Trouble};
 use crate::job::{Ending, Held, LeaseKey, Outcome, RetryPolicy, Status, Transition, decide};
 use crate::store::{PerItem, Settle, Settled, StoreError, StoreErrorKind};
 
@@ -44,7 +45,7 @@ impl Flush for SettleFlush {
     }
 }
 
-/// All at once; one by one if the database refuses one of them.
+/// All at once; one by one if the database refuses one of them; without those that somebody holds locked.
 async fn each(core: &Core, settles: &[Settle]) -> PerItem<Settled> {
     match settle(core, settles).await {
         Ok(settled) => Ok(settled.into_iter().map(Ok).collect()),
@@ -55,8 +56,30 @@ async fn each(core: &Core, settles: &[Settle]) -> PerItem<Settled> {
             }
             Ok(answers)
         }
+        Err(error) if trouble::is_lock_timeout(&error) => around_locked(core, settles, error).await,
         Err(error) => Err(error),
     }
+}
+
+/// The locked ones are answered with the error, to be tried again; the others are settled.
+async fn around_locked(core: &Core, settles: &[Settle], error: StoreError) -> PerItem<Settled> {
+    let ids: Vec<Uuid> = settles.iter().map(|settle| *settle.lease.job_id.as_uuid()).collect();
+    let mut locked = HashSet::new();
+    for row in ask(core, "settle", Effect::Repeatable, &core.sql.settle_locked, &[&ids]).await? {
+        locked.insert(row::id(read("settle", row.try_get(0))?));
+    }
+    let is_locked = |settle: &&Settle| locked.contains(&settle.lease.job_id);
+    let free: Vec<Settle> = settles.iter().filter(|settle| !is_locked(settle)).cloned().collect();
+    if free.is_empty() || free.len() == settles.len() {
+        return Err(error);
+    }
+    // Fewer than before, so this comes to an end.
+    let mut settled = Box::pin(each(core, &free)).await?.into_iter();
+    let answer = |settle| match is_locked(&settle) {
+        true => Err(error.clone()),
+        false => settled.next().expect("each answers every one"),
+    };
+    Ok(settles.iter().map(answer).collect())
 }
 
 /// One answer per settle, in order.

@@ -30,6 +30,7 @@ statements!(
     enqueue_again,
     enqueue_known,
     extend,
+    extend_locked,
     get,
     kinds,
     lanes,
@@ -50,6 +51,7 @@ statements!(
     settle,
     settle_answer,
     settle_facts,
+    settle_locked,
     stats,
     tokens,
 );

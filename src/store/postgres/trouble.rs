@@ -72,6 +72,12 @@ impl From<tokio_postgres::Error> for Trouble {
     }
 }
 
+/// Whether somebody else held what was wanted, for longer than is waited.
+pub(super) fn is_lock_timeout(error: &StoreError) -> bool {
+    let source = std::error::Error::source(error).and_then(|source| source.downcast_ref::<tokio_postgres::Error>());
+    source.and_then(tokio_postgres::Error::code) == Some(&SqlState::LOCK_NOT_AVAILABLE)
+}
+
 fn is_io(error: &tokio_postgres::Error) -> bool {
     std::error::Error::source(error).is_some_and(|source| source.is::<std::io::Error>())
 }
