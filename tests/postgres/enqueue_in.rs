@@ -1,9 +1,11 @@
 //! Enqueue inside the caller's own transaction.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use steadfast::job::JobRequest;
-use steadfast::store::Store;
+use steadfast::job::{JobRequest, NewJob};
+use steadfast::store::postgres::{PostgresSettings, PostgresStore};
+use steadfast::store::{Store, StoreErrorKind};
 use tokio::time::timeout;
 
 use crate::support::postgres::Cluster;
@@ -49,6 +51,32 @@ async fn a_known_key_answers_with_its_job_inside_a_transaction_too() {
     transaction.commit().await.unwrap();
     assert_eq!((answers[0].created, &answers[0].job), (false, &first.job));
     assert_eq!(work_off(&store, 10).await, [first.job.id, answers[1].job.id]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_key_in_a_transaction_that_stays_open_keeps_only_the_calls_with_that_key_waiting() {
+    let database = Cluster::shared().await.database().await;
+    let settings = PostgresSettings { statement_timeout: Duration::from_secs(4), ..database.settings() };
+    let store = Arc::new(PostgresStore::open(settings).await.unwrap());
+    let keyed = |key: &str| checked(JobRequest { idempotency_key: Some(key.into()), ..request("default") });
+    let mut theirs = database.admin().await;
+    let mut transaction = theirs.transaction().await.unwrap();
+    store.enqueue_in(&mut transaction, &[keyed("a"), keyed("b")]).await.unwrap();
+    let enqueue = |job: NewJob| {
+        let store = store.clone();
+        tokio::spawn(async move { store.enqueue(vec![job]).await })
+    };
+    let first = enqueue(keyed("a"));
+    // While the first one waits, these two gather to one batch.
+    let waits = "SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
+    let admin = database.admin().await;
+    eventually("the first waits", async || !admin.query(waits, &[]).await.unwrap().is_empty()).await;
+    let (second, third) = (enqueue(keyed("b")), enqueue(checked(request("default"))));
+    assert_eq!(first.await.unwrap().unwrap_err().kind(), StoreErrorKind::Timeout);
+    assert_eq!(second.await.unwrap().unwrap_err().kind(), StoreErrorKind::Timeout);
+    assert!(third.await.unwrap().unwrap()[0].created);
+    transaction.commit().await.unwrap();
+    assert!(!store.enqueue(vec![keyed("b")]).await.unwrap()[0].created);
 }
 
 #[cfg(feature = "sqlx")]

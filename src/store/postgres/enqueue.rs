@@ -13,9 +13,13 @@ use uuid::Uuid;
 use super::batch::Flush;
 use super::core::Core;
 use super::row;
-use super::trouble::{Effect, Tries, Trouble};
+use super::trouble::{self, Effect, Tries, Trouble};
 use crate::job::{JobRecord, NewJob, Start, Status};
-use crate::store::{Enqueued, StoreError};
+use crate::store::{Enqueued, StoreError, StoreErrorKind};
+
+/// 2 calls of a batch may wait for a lock by themselves. If there are more, the calls behind them are not made to wait
+/// for each in turn.
+const LOCK_TIMEOUTS_MAX: usize = 2;
 
 /// Stores what has gathered.
 pub(super) struct EnqueueFlush(pub(super) Arc<Core>);
@@ -37,19 +41,32 @@ impl Flush for EnqueueFlush {
                 let answers = calls.iter().map(|call| Ok(enqueued.drain(..call.len()).collect()));
                 answers.collect()
             }
-            Err(error) if error.kind() == crate::store::StoreErrorKind::Rejected && calls.len() > 1 => {
-                let mut answers = Vec::with_capacity(calls.len());
-                for call in &calls {
-                    answers.push(self.store(&call.iter().collect::<Vec<_>>()).await);
-                }
-                answers
-            }
+            Err(error) if calls.len() > 1 && is_of_one_call(&error) => self.one_by_one(&calls).await,
             Err(error) => calls.iter().map(|_| Err(error.clone())).collect(),
         }
     }
 }
 
+/// A row that cannot be stored, or a key in a transaction that somebody keeps open.
+fn is_of_one_call(error: &StoreError) -> bool {
+    error.kind() == StoreErrorKind::Rejected || trouble::is_lock_timeout(error)
+}
+
 impl EnqueueFlush {
+    async fn one_by_one(&self, calls: &[Vec<NewJob>]) -> Vec<Result<Vec<Enqueued>, StoreError>> {
+        let (mut answers, mut lock_timeouts) = (Vec::with_capacity(calls.len()), Vec::new());
+        for call in calls {
+            if let Some(error) = lock_timeouts.get(LOCK_TIMEOUTS_MAX - 1) {
+                answers.push(Err(StoreError::clone(error)));
+                continue;
+            }
+            let answer = self.store(&call.iter().collect::<Vec<_>>()).await;
+            lock_timeouts.extend(answer.as_ref().err().filter(|error| trouble::is_lock_timeout(error)).cloned());
+            answers.push(answer);
+        }
+        answers
+    }
+
     async fn store(&self, jobs: &[&NewJob]) -> Result<Vec<Enqueued>, StoreError> {
         // An id is only ever used once, so a call whose answer was lost can be sent again: what it stored is known by it.
         let mut tries = Tries::new(Self::DOING, Effect::Repeatable);
