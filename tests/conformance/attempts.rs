@@ -175,3 +175,16 @@ pub(crate) async fn progress_belongs_to_the_newest_attempt(world: &impl World) {
     assert_eq!(second.job().progress, None);
     assert_eq!(world.job(second.job().id).await.progress, None);
 }
+
+pub(crate) async fn the_newest_thousand_attempts_are_shown(world: &impl World) {
+    let id = world.enqueue(job("welcome")).await.id;
+    for _ in 0..1_003 {
+        let lease = world.claim_one().await;
+        world.settle(&lease, Outcome::Released).await;
+        world.advance(SECOND).await;
+    }
+    let history = world.history(id).await;
+    assert_eq!(history.len(), 1_000);
+    assert!(history.is_sorted_by_key(|attempt| attempt.started_at));
+    assert_eq!(history[999].started_at + SECOND, world.now().await);
+}

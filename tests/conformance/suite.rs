@@ -186,6 +186,7 @@ macro_rules! conformance_suite {
                 a_row_that_became_a_dead_letter_at_the_claim_keeps_its_history,
                 the_start_shown_on_the_job_is_of_its_newest_attempt,
                 progress_belongs_to_the_newest_attempt,
+                the_newest_thousand_attempts_are_shown,
             );
             cases!($world, fields:
                 a_lock_is_shown_exactly_while_the_job_runs,
