@@ -14,10 +14,10 @@ fn fed(mut command: Command) -> Child {
 }
 
 #[test]
-fn a_hundred_thousand_lines_survive_a_restart_of_the_server_in_the_middle() {
+fn a_hundred_thousand_lines_survive_restarts_and_crashes_of_the_server_in_the_middle() {
     let world = World::new();
     let settings = [("STEADFAST_EXECUTOR", "none")];
-    let server = world.serve(&settings);
+    let mut server = world.serve(&settings);
     let address = server.url.strip_prefix("http://").unwrap().to_owned();
     let mut command = world.steadfast();
     command.args(["enqueue", "summarize_text", "--lines", "-", "--json"]).env("STEADFAST_URL", &server.url);
@@ -28,12 +28,16 @@ fn a_hundred_thousand_lines_survive_a_restart_of_the_server_in_the_middle() {
             writeln!(input, "{{\"text\":\"line {number}\"}}").unwrap();
         }
     });
-    until("a part is in", || (server.count("queued") >= 10_000).then_some(()));
-    server.stop();
-    let mut command = world.steadfast();
-    command.args(["serve", "--api-bind-addr", &address]).envs(settings);
-    let server = Running::start(command);
-    assert!(server.count("queued") < LINES, "it was stopped in the middle");
+    // Stopped in order, it answers what it was asked; killed, it may have stored a batch and not said so.
+    for (part, signal) in [(10_000, "TERM"), (25_000, "KILL"), (40_000, "KILL"), (55_000, "KILL"), (70_000, "KILL")] {
+        until("a part is in", || (server.count("queued") >= part).then_some(()));
+        server.signal(signal);
+        server.wait();
+        let mut command = world.steadfast();
+        command.args(["serve", "--api-bind-addr", &address]).envs(settings);
+        server = Running::start(command);
+        assert!(server.count("queued") < LINES, "it was stopped in the middle");
+    }
     let done = client.wait_with_output().unwrap();
     feeder.join().unwrap();
     let (said, warned) = (String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr));
@@ -42,7 +46,7 @@ fn a_hundred_thousand_lines_survive_a_restart_of_the_server_in_the_middle() {
     let count = |field: &str| tally[field].as_u64().unwrap();
     // A batch whose answer was lost with the server is known the second time.
     assert_eq!(count("created") + count("known"), LINES, "{said}");
-    assert!(count("known") <= 1000, "{said}");
+    assert!(count("known") <= 5 * 1000, "{said}");
     assert_eq!(server.count("queued"), LINES);
     assert!(!warned.contains('\r'), "no progress bar where nobody looks: {warned}");
     server.stop();
