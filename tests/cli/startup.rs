@@ -62,7 +62,7 @@ fn a_wrong_value_is_said_with_its_setting_its_source_and_what_is_allowed() {
     let world = World::new();
     for (variable, value, allowed) in [
         ("STEADFAST_LEASE_MS", "30s", "1000 to 3600000"),
-        ("STEADFAST_EXECUTOR", "real", "simulated or none"),
+        ("STEADFAST_EXECUTOR", "real", "builtin or simulated or none"),
         ("RUST_LOG_FORMAT", "xml", "pretty or json"),
         ("RUST_LOG", "steadfast=loud", "error, warn, info"),
         ("WORKER_CONCURRENCY", "0", "from 1 to"),

@@ -13,7 +13,7 @@ use crate::server::settings::{Executor, Settings};
 pub(in crate::server) async fn run(settings: &Settings) -> Result<()> {
     let signals = Signals::listen()?;
     if settings.executor == Executor::None {
-        bail!("executor is none, which leaves a worker nothing to run; set STEADFAST_EXECUTOR=simulated");
+        bail!("executor is none, which leaves a worker nothing to run; set STEADFAST_EXECUTOR=builtin");
     }
     #[cfg(feature = "api")]
     crate::api::metrics::install();

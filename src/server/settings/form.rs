@@ -146,21 +146,22 @@ pub(in crate::server) fn without_password(url: &str) -> String {
     if scheme == "sqlite" {
         return url.to_owned();
     }
-    let (address, query) = rest.split_once('?').map_or((rest, None), |(address, query)| (address, Some(query)));
-    // A password may hold `/` and `@` although it should not: the last `@` is the one that counts.
-    let address = match address.rsplit_once('@') {
-        Some((login, host)) => match login.split_once(':') {
-            Some((user, _)) => format!("{user}:…@{host}"),
-            None => address.to_owned(),
+    // A password may hold `/`, `?` and `@` although it should not: the last `@` of all is the one that counts. One in a
+    // parameter then hides more than it must, which is the better mistake.
+    let (login, rest) = match rest.rsplit_once('@') {
+        Some((login, rest)) => match login.split_once(':') {
+            Some((user, _)) => (format!("{user}:…@"), rest),
+            None => (format!("{login}@"), rest),
         },
-        None => address.to_owned(),
+        None => (String::new(), rest),
     };
+    let (address, query) = rest.split_once('?').map_or((rest, None), |(address, query)| (address, Some(query)));
     let hidden = |pair: &str| match pair.split_once('=') {
         Some((name, _)) if name.eq_ignore_ascii_case("password") => format!("{name}=…"),
         _ => pair.to_owned(),
     };
     let query = query.map(|query| format!("?{}", query.split('&').map(hidden).collect::<Vec<_>>().join("&")));
-    format!("{scheme}://{address}{}", query.unwrap_or_default())
+    format!("{scheme}://{login}{address}{}", query.unwrap_or_default())
 }
 
 #[cfg(test)]
@@ -187,6 +188,7 @@ mod tests {
                 "postgres://me@host/db?password=hunter2&sslmode=require",
                 "postgres://me@host/db?password=…&sslmode=require",
             ),
+            ("postgres://me:p?ss@host/db?sslmode=require", "postgres://me:…@host/db?sslmode=require"),
             ("postgres://me@host/db", "postgres://me@host/db"),
             ("sqlite://a:b@c.db", "sqlite://a:b@c.db"),
         ] {

@@ -171,9 +171,9 @@ pub(in crate::server) const SETTINGS: &[Setting] = &[
     setting(
         "executor",
         "STEADFAST_EXECUTOR",
-        Some("simulated"),
-        Form::OneOf(&["simulated", "none"]),
-        "what runs the built-in kinds: simulated does none of the real work; none leaves all jobs to workers over HTTP",
+        Some("builtin"),
+        Form::OneOf(&["builtin", "simulated", "none"]),
+        "what runs the built-in kinds: builtin is simulated for now, which does none of the real work; none leaves all jobs to workers over HTTP",
     ),
     setting(
         "lease_ms",
