@@ -1,5 +1,5 @@
-//! A connection that loses patience with a client that stops reading: without this, one that never takes its answer
-//! would hold the answer in memory for ever.
+//! A connection that loses patience with a client that does not take its answer in time: without this, one that reads a
+//! byte now and then would hold the answer in memory for ever.
 
 use std::future::Future;
 use std::io;
@@ -14,7 +14,7 @@ use tokio::time::{Instant, Sleep};
 pub(super) struct Patient {
     stream: TcpStream,
     patience: Duration,
-    /// Runs while a write waits.
+    /// Runs from the first write that has to wait until the client sends something again.
     waiting: Option<Pin<Box<Sleep>>>,
 }
 
@@ -25,7 +25,6 @@ impl Patient {
 
     fn within_patience<T>(&mut self, context: &mut Context<'_>, wrote: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if wrote.is_ready() {
-            self.waiting = None;
             return wrote;
         }
         let deadline = Instant::now() + self.patience;
@@ -39,7 +38,12 @@ impl Patient {
 
 impl AsyncRead for Patient {
     fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(context, buf)
+        let before = buf.filled().len();
+        let read = Pin::new(&mut self.stream).poll_read(context, buf);
+        if buf.filled().len() > before {
+            self.waiting = None;
+        }
+        read
     }
 }
 
@@ -68,5 +72,31 @@ impl AsyncWrite for Patient {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_reader_that_takes_its_answer_in_drips_is_cut_off() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut reader = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (stream, _) = listener.accept().await.unwrap();
+        let dripping = tokio::spawn(async move {
+            let mut drip = vec![0; 64 * 1024];
+            while reader.read(&mut drip).await.is_ok_and(|n| n > 0) {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        });
+        let mut patient = Patient::new(stream, Duration::from_millis(500));
+        let cut_off = patient.write_all(&vec![0; 64 << 20]).await.unwrap_err();
+        assert_eq!(cut_off.kind(), io::ErrorKind::TimedOut);
+        drop(patient);
+        dripping.await.unwrap();
     }
 }
