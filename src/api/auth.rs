@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
@@ -13,16 +14,20 @@ use axum::http::{HeaderMap, Method};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 use tokio::sync::Mutex;
+use tokio::time::timeout;
+use tracing::Instrument;
 
 use super::limits::TOKEN_MAX_BYTES;
 use super::problem::{Code, Problem};
 use super::state::Exposure;
-use crate::store::{Scope, Store, StoreError, TokenRecord};
+use crate::store::{Scope, Store, StoreError, StoreErrorKind, TokenRecord};
 
 /// 500 ms: a revoked token works for at most this long, plus one look at the store.
 const FRESH: Duration = Duration::from_millis(500);
 /// 200 ms: while the store is down, requests do not each wait for it anew.
 const FAILURE_FRESH: Duration = Duration::from_millis(200);
+/// 5 s: everybody waits for one look, so it has to end.
+const LOOK_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// What a route asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,6 +45,7 @@ pub(super) fn need(method: &Method, route: Option<&str>) -> Need {
     let Some(route) = route else { return Need::AnyToken };
     match (method, route) {
         (_, "/livez" | "/readyz" | "/health") => Need::Public,
+        (_, "/tokens" | "/tokens/{id}") => Need::Scope(Scope::Admin),
         (&Method::GET | &Method::HEAD, _) => Need::Scope(Scope::Read),
         (&Method::POST, "/jobs" | "/jobs/batch") => Need::Scope(Scope::Enqueue),
         (&Method::POST, "/leases" | "/leases/heartbeat" | "/leases/settle") => Need::Scope(Scope::Work),
@@ -104,6 +110,10 @@ pub(super) struct Keys {
     known: RwLock<Option<Known>>,
     /// One look at the store at a time; holds when the last one failed.
     looking: Mutex<Option<(Instant, StoreError)>>,
+    /// One token is revoked at a time, so that two of them cannot each be the last but one.
+    revoking: Mutex<()>,
+    /// Once there was a token, this process is not open again, whatever becomes of the tokens.
+    had_token: AtomicBool,
 }
 
 #[derive(Clone)]
@@ -115,11 +125,19 @@ struct Known {
 impl Keys {
     pub(super) fn new(store: Arc<dyn Store>, admin: Option<&str>, exposure: Exposure) -> Self {
         let admin = admin.map(SecretHash::of);
-        Self { store, admin, exposure, known: RwLock::default(), looking: Mutex::default() }
+        Self {
+            store,
+            admin,
+            exposure,
+            known: RwLock::default(),
+            looking: Mutex::default(),
+            revoking: Mutex::default(),
+            had_token: AtomicBool::new(false),
+        }
     }
 
     /// Who sent these headers.
-    pub(super) async fn identify(&self, headers: &HeaderMap) -> Result<Caller, Problem> {
+    pub(super) async fn identify(self: &Arc<Self>, headers: &HeaderMap) -> Result<Caller, Problem> {
         let bearer = bearer(headers);
         if let (Some(admin), Some(token)) = (&self.admin, bearer)
             && admin.matches(&SecretHash::of(token))
@@ -131,7 +149,8 @@ impl Keys {
             return Err(unauthorized());
         }
         let tokens = self.tokens().await?;
-        if self.admin.is_none() && tokens.is_empty() && self.exposure == Exposure::Loopback {
+        let is_open = tokens.is_empty() && !self.had_token.load(Ordering::Relaxed);
+        if self.admin.is_none() && is_open && self.exposure == Exposure::Loopback {
             return Ok(Caller::Anyone);
         }
         let (id, secret) = bearer.and_then(|token| token.split_once('.')).ok_or_else(unauthorized)?;
@@ -145,9 +164,26 @@ impl Keys {
     }
 
     /// Whether some token exists that may do everything.
-    pub(super) async fn has_admin(&self) -> Result<bool, Problem> {
+    pub(super) async fn has_admin(self: &Arc<Self>) -> Result<bool, Problem> {
         let is_admin = |token: &TokenRecord| token.scopes.contains(&Scope::Admin);
         Ok(self.admin.is_some() || self.tokens().await?.values().any(is_admin))
+    }
+
+    /// Forgets a token; `false` if there is none with this id. The last one that could make others stays.
+    pub(super) async fn revoke(&self, id: String) -> Result<bool, Problem> {
+        let _alone = self.revoking.lock().await;
+        let tokens = self.store.tokens().await?;
+        let is_admin = |token: &&TokenRecord| token.scopes.contains(&Scope::Admin);
+        let mut admins = tokens.iter().filter(is_admin);
+        if self.admin.is_none() && matches!((admins.next(), admins.next()), (Some(only), None) if only.id == id) {
+            return Err(Problem::new(
+                Code::LastAdmin,
+                "make another token with the scope admin first, or set STEADFAST_ADMIN_TOKEN and restart",
+            ));
+        }
+        let revoked = self.store.delete_token(id).await;
+        self.forget();
+        Ok(revoked?)
     }
 
     /// Call after a token was made or revoked.
@@ -155,10 +191,17 @@ impl Keys {
         *self.known.write().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    async fn tokens(&self) -> Result<Arc<HashMap<String, TokenRecord>>, Problem> {
+    async fn tokens(self: &Arc<Self>) -> Result<Arc<HashMap<String, TokenRecord>>, Problem> {
         if let Some(tokens) = self.remembered() {
             return Ok(tokens);
         }
+        // In a task of its own: a caller that hangs up must not cost the store the connection that is being used.
+        let keys = self.clone();
+        let looked = tokio::spawn(async move { keys.look().await }.in_current_span()).await;
+        looked.unwrap_or_else(|_| Err(StoreError::new(StoreErrorKind::Internal, "tokens").into()))
+    }
+
+    async fn look(&self) -> Result<Arc<HashMap<String, TokenRecord>>, Problem> {
         let mut failed = self.looking.lock().await;
         if let Some(tokens) = self.remembered() {
             return Ok(tokens);
@@ -169,10 +212,12 @@ impl Keys {
             return Err(error.clone().into());
         }
         let seen = Instant::now();
-        match self.store.tokens().await {
+        let answer = timeout(LOOK_TIMEOUT, self.store.tokens()).await;
+        match answer.unwrap_or_else(|_| Err(StoreError::new(StoreErrorKind::Timeout, "tokens"))) {
             Ok(tokens) => {
                 *failed = None;
                 let tokens: HashMap<_, _> = tokens.into_iter().map(|token| (token.id.clone(), token)).collect();
+                self.had_token.fetch_or(!tokens.is_empty(), Ordering::Relaxed);
                 let tokens = Arc::new(tokens);
                 let known = Known { tokens: tokens.clone(), seen };
                 *self.known.write().unwrap_or_else(PoisonError::into_inner) = Some(known);

@@ -26,7 +26,7 @@ use super::problem::{Code, Problem};
 use super::slow::Then;
 use super::state::{Api, Shared};
 
-const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+pub(super) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// Where a request came from.
 #[derive(Debug, Clone, Copy)]
@@ -51,6 +51,7 @@ pub(super) async fn pass(State(api): State<Api>, request: Request, next: Next) -
 
 /// Within its time, and without a panic reaching anybody else.
 async fn handle(api: &Shared, request: Request, next: Next, route: Option<&MatchedPath>) -> Response {
+    let is_safe = request.method().is_safe();
     let handled = async {
         let (mut head, body) = request.into_parts();
         match admit(api, &mut head, route).await {
@@ -65,7 +66,13 @@ async fn handle(api: &Shared, request: Request, next: Next, route: Option<&Match
         Ok(Some(response)) => response,
         // The panic hook has logged what happened.
         Ok(None) => Problem::new(Code::Internal, "the server's log says more under this request_id").into_response(),
-        Err(_) => Problem::new(Code::RequestTimeout, "the server took too long; try again").into_response(),
+        Err(_) if is_safe => Problem::new(Code::RequestTimeout, "the server took too long; try again").into_response(),
+        // What was begun goes on without its caller.
+        Err(_) => Problem::new(
+            Code::OutcomeUnknown,
+            "the server took too long and may still do it; try again, and an enqueue with the same idempotency key",
+        )
+        .into_response(),
     }
 }
 

@@ -43,7 +43,7 @@ pub(super) async fn enqueue(
     let key = idempotency_key(&headers)?;
     let request = body.value.into_request(key).map_err(EnqueueError::from)?;
     let place = place(&api)?;
-    let enqueued = to_the_end(async move {
+    let enqueued = to_the_end(&api, |api| async move {
         let _held = (place, body.room);
         let job = api.queue.prepare(request).await?;
         store(&api, vec![job]).await?.pop().ok_or_else(no_answer)
@@ -81,7 +81,7 @@ pub(super) async fn enqueue_batch(
     let requests = jobs.into_iter().map(|job| job.into_request(None)).collect::<Result<Vec<_>, _>>();
     let requests = requests.map_err(EnqueueError::from)?;
     let place = place(&api)?;
-    let enqueued = to_the_end(async move {
+    let enqueued = to_the_end(&api, |api| async move {
         let _held = (place, body.room);
         let jobs = prepare_all(&api, requests).await?;
         store(&api, jobs).await

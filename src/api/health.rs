@@ -1,16 +1,44 @@
 //! Whether the server is alive, ready, and can reach its store. Public: answers tell what is wrong, never where.
 
 use std::fmt::Debug;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use axum::extract::State;
-use tokio::time::timeout;
+use tokio::sync::Mutex;
+use tokio::time::{Instant, timeout};
 
 use super::json::{Answer, ok};
 use super::limits::CHECK_TIMEOUT;
 use super::problem::{Code, Problem};
-use super::state::{Api, Shared};
+use super::state::{Api, to_the_end};
 use super::wire::Health;
+use crate::store::Store;
+
+/// 500 ms: anybody may ask, so however many do, the store is asked twice a second at most.
+const FRESH: Duration = Duration::from_millis(500);
+
+/// What the store said last. One look at a time; whoever comes meanwhile waits for its answer.
+#[derive(Debug, Default)]
+pub(super) struct Pulse(Mutex<Option<(Instant, Result<(), String>)>>);
+
+impl Pulse {
+    async fn feel(&self, store: &dyn Store) -> Result<(), String> {
+        let mut last = self.0.lock().await;
+        if let Some((at, felt)) = &*last
+            && at.elapsed() < FRESH
+        {
+            return felt.clone();
+        }
+        let felt = match timeout(CHECK_TIMEOUT, store.ping()).await {
+            // Its own words name neither addresses nor causes.
+            Ok(answer) => answer.map_err(|error| error.to_string()),
+            Err(_) => Err("no answer in time".into()),
+        };
+        *last = Some((Instant::now(), felt.clone()));
+        felt
+    }
+}
 
 /// Something that must work for the server to be ready.
 #[async_trait]
@@ -65,11 +93,7 @@ pub(super) async fn health(State(api): State<Api>) -> Result<Answer<Health>, Pro
     }
 }
 
-async fn check_store(api: &Shared) -> Result<(), String> {
-    match timeout(CHECK_TIMEOUT, api.queue.store().ping()).await {
-        Ok(Ok(())) => Ok(()),
-        // Its own words name neither addresses nor causes.
-        Ok(Err(error)) => Err(error.to_string()),
-        Err(_) => Err("no answer in time".into()),
-    }
+async fn check_store(api: &Api) -> Result<(), String> {
+    let felt = to_the_end(api, |api| async move { api.pulse.feel(api.queue.store().as_ref()).await }).await;
+    felt.unwrap_or_else(|_| Err("the check failed".into()))
 }

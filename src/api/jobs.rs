@@ -17,21 +17,26 @@ use crate::store::{Cancelled, Deleted, Redriven};
     responses((status = 200, description = "the job", body = wire::Job), (status = 404)),
 )]
 pub(super) async fn get_job(State(api): State<Api>, PathId(id): PathId) -> Result<Answer<wire::Job>, Problem> {
-    let job = api.queue.get(id).await?.ok_or_else(|| Problem::not_found("job", id))?;
+    let job = to_the_end(&api, |api| async move { api.queue.get(id).await })
+        .await??
+        .ok_or_else(|| Problem::not_found("job", id))?;
     Ok(ok(job.into()))
 }
 
 /// Look at a job's attempts, oldest first
+///
+/// The newest 1,000 of them.
 #[utoipa::path(
     get, path = "/jobs/{id}/attempts", tag = "jobs", operation_id = "get_attempts",
     params(("id" = uuid::Uuid, Path)),
-    responses((status = 200, description = "every start", body = Vec<wire::Attempt>), (status = 404)),
+    responses((status = 200, description = "its starts, the newest 1,000 of them", body = Vec<wire::Attempt>), (status = 404)),
 )]
 pub(super) async fn get_attempts(
     State(api): State<Api>,
     PathId(id): PathId,
 ) -> Result<Answer<Vec<wire::Attempt>>, Problem> {
-    let attempts = api.queue.attempts(id).await?.ok_or_else(|| Problem::not_found("job", id))?;
+    let attempts = to_the_end(&api, |api| async move { api.queue.attempts(id).await }).await??;
+    let attempts = attempts.ok_or_else(|| Problem::not_found("job", id))?;
     Ok(ok(attempts.into_iter().map(wire::Attempt::from).collect()))
 }
 
@@ -51,7 +56,7 @@ pub(super) async fn cancel_job(
     State(api): State<Api>,
     PathId(id): PathId,
 ) -> Result<Answer<wire::CancelAnswer>, Problem> {
-    match to_the_end(async move { api.queue.cancel(id).await }).await?? {
+    match to_the_end(&api, |api| async move { api.queue.cancel(id).await }).await?? {
         Cancelled::Now => Ok(ok(wire::CancelAnswer { status: "cancelled" })),
         Cancelled::Requested => Ok(Answer(StatusCode::ACCEPTED, wire::CancelAnswer { status: "pending" })),
         Cancelled::AlreadyFinished(status) => {
@@ -68,7 +73,7 @@ pub(super) async fn cancel_job(
     responses((status = 200, description = "queued again, as if new", body = wire::Job), (status = 404), (status = 409)),
 )]
 pub(super) async fn redrive_job(State(api): State<Api>, PathId(id): PathId) -> Result<Answer<wire::Job>, Problem> {
-    match to_the_end(async move { api.queue.redrive(id).await }).await?? {
+    match to_the_end(&api, |api| async move { api.queue.redrive(id).await }).await?? {
         Redriven::Queued(job) => Ok(ok(job.into())),
         Redriven::NotDead(status) => Err(Problem::new(
             Code::NotDead,
@@ -85,7 +90,7 @@ pub(super) async fn redrive_job(State(api): State<Api>, PathId(id): PathId) -> R
     responses((status = 204, description = "gone"), (status = 404), (status = 409)),
 )]
 pub(super) async fn delete_job(State(api): State<Api>, PathId(id): PathId) -> Result<StatusCode, Problem> {
-    match to_the_end(async move { api.queue.delete(id).await }).await?? {
+    match to_the_end(&api, |api| async move { api.queue.delete(id).await }).await?? {
         Deleted::Gone => Ok(StatusCode::NO_CONTENT),
         Deleted::NotFinished(status) => {
             Err(Problem::new(Code::NotFinished, format!("job {id} is {status}: cancel it first, or let it finish")))

@@ -24,6 +24,24 @@ pub(super) trait Incoming: DeserializeOwned {
     const MAX_BYTES: usize = SINGLE_BODY_MAX;
     /// Whether its strings may hold the character NUL. Payloads may not: not everyone who reads them can take it.
     const NUL_ALLOWED: bool = true;
+    /// Whose memory it is read into.
+    const POOL: Pool = Pool::Everybody;
+
+    /// What to say of a NUL that is not allowed.
+    fn nul(&self) -> Problem {
+        Problem::new(Code::InvalidPayload, NUL)
+    }
+}
+
+const NUL: &str = "a string contains the character NUL (\\u0000): leave it out";
+
+/// The memory that bodies are read into.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Pool {
+    /// For producers and operators.
+    Everybody,
+    /// For leases, heartbeats and settles, which must get through when producers flood the server.
+    Workers,
 }
 
 impl Incoming for wire::NewJob {
@@ -32,19 +50,29 @@ impl Incoming for wire::NewJob {
 impl Incoming for wire::NewJobs {
     const MAX_BYTES: usize = BATCH_BODY_MAX;
     const NUL_ALLOWED: bool = false;
+
+    fn nul(&self) -> Problem {
+        let at_fault = self.jobs.iter().enumerate().filter(|(_, job)| job.has_nul());
+        Problem::batch(at_fault.map(|(index, _)| wire::ItemError { index, detail: NUL.into() }).collect())
+    }
 }
 impl Incoming for wire::KindDeclaration {}
 impl Incoming for wire::NewToken {}
-impl Incoming for wire::LeaseRequest {}
-impl Incoming for wire::Heartbeat {}
+impl Incoming for wire::LeaseRequest {
+    const POOL: Pool = Pool::Workers;
+}
+impl Incoming for wire::Heartbeat {
+    const POOL: Pool = Pool::Workers;
+}
 impl Incoming for wire::Settlement {
     const MAX_BYTES: usize = BATCH_BODY_MAX;
+    const POOL: Pool = Pool::Workers;
 }
 
 /// A body that was read, checked and parsed.
 pub(super) struct Body<T> {
     pub(super) value: T,
-    /// Its share of the memory for bodies; given back when the request is done.
+    /// Its share of the memory for bodies. Goes wherever the value goes, and is given back with it.
     pub(super) room: Room,
 }
 
@@ -57,7 +85,11 @@ impl<T: Incoming> FromRequest<Api> for Body<T> {
         if announced_bytes(&head.headers).is_some_and(|bytes| bytes > (T::MAX_BYTES + DISCARD_MAX) as u64) {
             return Err(too_large(T::MAX_BYTES));
         }
-        let mut room = Room { of: api.bodies.clone(), taken: None };
+        let pool = match T::POOL {
+            Pool::Everybody => &api.bodies,
+            Pool::Workers => &api.worker_bodies,
+        };
+        let mut room = Room { of: pool.clone(), taken: None };
         let reading = read(body, T::MAX_BYTES, &mut room);
         let bytes = timeout(api.limits.body_timeout, reading)
             .await
@@ -101,7 +133,7 @@ async fn read(mut body: RawBody, max: usize, room: &mut Room) -> Result<Bytes, P
             (first, whole) = (Bytes::new(), Vec::new());
             continue;
         }
-        room.take(data.len())?;
+        room.hold(bytes)?;
         // Most bodies come in one piece and need no copy.
         match (first.is_empty(), whole.is_empty()) {
             (true, true) => first = data,
@@ -137,10 +169,8 @@ fn parse<T: Incoming>(bytes: &[u8]) -> Result<T, Problem> {
     if bytes.iter().find(|byte| !byte.is_ascii_whitespace()) != Some(&b'{') {
         return Err(Problem::malformed("the body must be a JSON object"));
     }
-    if nul == Nul::Present && !T::NUL_ALLOWED {
-        return Err(Problem::new(Code::InvalidPayload, "a string contains the character NUL (\\u0000): leave it out"));
-    }
-    serde_json::from_slice(bytes).map_err(malformed)
+    let value: T = serde_json::from_slice(bytes).map_err(malformed)?;
+    if nul == Nul::Present && !T::NUL_ALLOWED { Err(value.nul()) } else { Ok(value) }
 }
 
 /// A share of the memory for bodies.
@@ -150,9 +180,11 @@ pub(super) struct Room {
 }
 
 impl Room {
-    fn take(&mut self, bytes: usize) -> Result<(), Problem> {
-        let kib = u32::try_from(bytes.div_ceil(1024)).unwrap_or(u32::MAX);
-        let more = self.of.clone().try_acquire_many_owned(kib);
+    /// Makes it room for this many bytes in all, however many pieces they come in.
+    fn hold(&mut self, bytes: usize) -> Result<(), Problem> {
+        let taken = self.taken.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
+        let missing = bytes.div_ceil(1024).saturating_sub(taken);
+        let more = self.of.clone().try_acquire_many_owned(u32::try_from(missing).unwrap_or(u32::MAX));
         let more = more.map_err(|_| Problem::new(Code::Overloaded, "too many large bodies at one time; try again"))?;
         match &mut self.taken {
             Some(taken) => taken.merge(more),

@@ -18,7 +18,8 @@ use crate::job::{Kind, KindDefaults, KindDefinition, QueueName, RetryPolicy};
     responses((status = 200, description = "by name, built-in ones included", body = Vec<KindView>)),
 )]
 pub(super) async fn list_kinds(State(api): State<Api>) -> Result<Answer<Vec<KindView>>, Problem> {
-    let kinds = api.queue.kinds().await?.into_iter().map(|definition| {
+    let kinds = to_the_end(&api, |api| async move { api.queue.kinds().await }).await??;
+    let kinds = kinds.into_iter().map(|definition| {
         let built_in = api.queue.is_built_in(&definition.kind);
         KindView::new(definition, built_in)
     });
@@ -42,8 +43,12 @@ pub(super) async fn declare_kind(
     body: Body<KindDeclaration>,
 ) -> Result<Answer<KindView>, Problem> {
     let definition = definition(Kind::new(&name)?, body.value)?;
-    let (queue, stored) = (api.queue.clone(), definition.clone());
-    let is_new = to_the_end(async move { queue.put_kind(stored).await }).await??;
+    let (stored, room) = (definition.clone(), body.room);
+    let is_new = to_the_end(&api, |api| async move {
+        let _held = room;
+        api.queue.put_kind(stored).await
+    });
+    let is_new = is_new.await??;
     let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
     Ok(Answer(status, KindView::new(definition, false)))
 }
@@ -58,7 +63,7 @@ pub(super) async fn declare_kind(
 )]
 pub(super) async fn delete_kind(State(api): State<Api>, PathText(name): PathText) -> Result<StatusCode, Problem> {
     let kind = Kind::new(&name).map_err(|_| Problem::not_found("kind", &name))?;
-    match to_the_end(async move { api.queue.delete_kind(&kind).await }).await?? {
+    match to_the_end(&api, |api| async move { api.queue.delete_kind(&kind).await }).await?? {
         true => Ok(StatusCode::NO_CONTENT),
         false => Err(Problem::not_found("kind", name)),
     }

@@ -10,8 +10,8 @@ pub(super) const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
 pub(super) const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 /// 60 s for the whole request; a handler that needs longer is stuck.
 pub(super) const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
-/// 30 s without a byte taken by the client: it has stopped reading.
-pub(super) const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
+/// 60 s for the client to take one answer: 8 MiB over a slow line.
+pub(super) const WRITE_TIMEOUT: Duration = Duration::from_secs(60);
 /// 10 s beyond `wait_ms` for a long poll to be answered.
 pub(super) const LONG_POLL_SLACK: Duration = Duration::from_secs(10);
 /// 30 s: proxies cut connections that are silent for a minute.
@@ -28,6 +28,12 @@ pub(super) const REFUSED_BODY_MAX: usize = 1024 * 1024;
 pub(super) const REFUSED_BODY_TIMEOUT: Duration = Duration::from_secs(1);
 /// 256 MiB of request bodies in memory at one time, over all connections.
 pub(super) const BODIES_MAX: usize = 256 * 1024 * 1024;
+/// 64 MiB besides for the bodies of workers: a flood of enqueues must not make them lose their leases.
+pub(super) const WORKER_BODIES_MAX: usize = 64 * 1024 * 1024;
+/// 100 jobs are claimed in one step: 25 MiB if every payload is as large as it may be …
+pub(super) const LEASE_STEP: usize = 100;
+/// … and none further once an answer has 8 MiB of jobs.
+pub(super) const LEASES_MAX_BYTES: usize = 8 * 1024 * 1024;
 /// 8 MiB of jobs on a page; a page that would be larger is cut and links to the next.
 pub(super) const PAGE_MAX_BYTES: usize = 8 * 1024 * 1024;
 /// 100 levels: any JSON reader's own limit is higher, also for what we wrap around it.
@@ -54,6 +60,8 @@ pub struct ApiLimits {
     pub connections: usize,
     /// Enqueues at one time; one more is answered 429.
     pub enqueues_in_flight: usize,
+    /// Bytes of request bodies in memory at one time, those of workers aside; one body more is answered 503.
+    pub body_bytes: usize,
     /// For the head of a request to arrive, and until an idle connection is closed.
     pub header_timeout: Duration,
     /// For the body of a request to arrive.
@@ -69,6 +77,7 @@ impl Default for ApiLimits {
         Self {
             connections: CONNECTIONS_MAX,
             enqueues_in_flight: ENQUEUES_MAX,
+            body_bytes: BODIES_MAX,
             header_timeout: HEADER_TIMEOUT,
             body_timeout: BODY_TIMEOUT,
             request_timeout: REQUEST_TIMEOUT,

@@ -12,7 +12,7 @@ use uuid::Uuid;
 use super::json::ok;
 use super::limits::{OFFSET_MAX, PAGE_MAX_BYTES};
 use super::problem::{Problem, shortened};
-use super::state::Api;
+use super::state::{Api, to_the_end};
 use super::wire;
 use crate::job::limits::{PAGE_DEFAULT, PAGE_MAX};
 use crate::job::{JobId, Kind, QueueName, Status};
@@ -54,7 +54,8 @@ pub(super) async fn list_jobs(State(api): State<Api>, uri: Uri) -> Result<Respon
     let Query(query) = Query::<ListQuery>::try_from_uri(&uri)
         .map_err(|error| Problem::malformed(format!("the query cannot be read: {}", shortened(&error.body_text()))))?;
     let list = query.list()?;
-    let Page { jobs, next } = api.queue.list(list.clone()).await?;
+    let asked = list.clone();
+    let Page { jobs, next } = to_the_end(&api, |api| async move { api.queue.list(asked).await }).await??;
     let (jobs, next) = within_bytes(jobs.into_iter().map(wire::Job::from), next);
     let mut response = ok(jobs).into_response();
     if let Some(next) = next {

@@ -75,9 +75,9 @@ pub(super) fn leases_lost(count: usize) {
 pub(super) async fn metrics(State(api): State<Api>) -> Result<Response, Problem> {
     let mut text = render();
     // Without the store, what this process knows is still worth a scrape.
-    match api.queue.stats().await {
+    match super::stats::look(&api).await {
         Ok(stats) => write_depths(&mut text, &stats),
-        Err(error) => tracing::debug!(%error, "queue depths are left out of the metrics"),
+        Err(problem) => tracing::debug!(?problem, "queue depths are left out of the metrics"),
     }
     let prometheus = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
     Ok(([(CONTENT_TYPE, prometheus)], text).into_response())

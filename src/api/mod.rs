@@ -32,6 +32,7 @@ mod slow;
 mod state;
 mod stats;
 mod tokens;
+mod turns;
 mod wire;
 
 use axum::{Router, middleware};

@@ -52,6 +52,7 @@ codes! {
     NotFinished = 409 "not_finished" "the job has not ended";
     NotDead = 409 "not_dead" "only failed and cancelled jobs are redriven";
     BuiltInKind = 409 "built_in_kind" "the kind is built in";
+    LastAdmin = 409 "last_admin" "the last token with the scope admin stays";
     TooLarge = 413 "too_large" "the request is too large";
     WrongContentType = 415 "wrong_content_type" "the body must be application/json";
     UnknownKind = 422 "unknown_kind" "nobody declared this kind";

@@ -5,7 +5,8 @@ use axum::extract::State;
 use super::json::{Answer, ok};
 use super::path::PathText;
 use super::problem::Problem;
-use super::state::{Api, Shared, to_the_end};
+use super::state::{Api, to_the_end};
+use super::stats::look as stats;
 use super::wire::QueueView;
 use crate::job::QueueName;
 
@@ -17,7 +18,7 @@ use crate::job::QueueName;
     responses((status = 200, description = "by name", body = Vec<QueueView>)),
 )]
 pub(super) async fn list_queues(State(api): State<Api>) -> Result<Answer<Vec<QueueView>>, Problem> {
-    let stats = api.queue.stats().await?;
+    let stats = stats(&api).await?;
     Ok(ok(stats.queues.iter().map(|(name, queue)| QueueView::new(name, queue)).collect()))
 }
 
@@ -34,8 +35,8 @@ pub(super) async fn pause_queue(
     PathText(name): PathText,
 ) -> Result<Answer<QueueView>, Problem> {
     let name = named(name)?;
-    let (queue, paused) = (api.queue.clone(), name.clone());
-    to_the_end(async move { queue.pause(paused).await }).await??;
+    let paused = name.clone();
+    to_the_end(&api, |api| async move { api.queue.pause(paused).await }).await??;
     show(&api, &name).await
 }
 
@@ -50,11 +51,11 @@ pub(super) async fn resume_queue(
     PathText(name): PathText,
 ) -> Result<Answer<QueueView>, Problem> {
     let name = named(name)?;
-    if !api.queue.stats().await?.queues.contains_key(&name) {
+    if !stats(&api).await?.queues.contains_key(&name) {
         return Err(Problem::not_found("queue", name));
     }
-    let (queue, resumed) = (api.queue.clone(), name.clone());
-    to_the_end(async move { queue.resume(resumed).await }).await??;
+    let resumed = name.clone();
+    to_the_end(&api, |api| async move { api.queue.resume(resumed).await }).await??;
     show(&api, &name).await
 }
 
@@ -64,7 +65,7 @@ fn named(name: String) -> Result<QueueName, Problem> {
 }
 
 /// As it is now; a queue without jobs that was just resumed is empty.
-async fn show(api: &Shared, name: &QueueName) -> Result<Answer<QueueView>, Problem> {
-    let mut stats = api.queue.stats().await?;
+async fn show(api: &Api, name: &QueueName) -> Result<Answer<QueueView>, Problem> {
+    let mut stats = stats(api).await?;
     Ok(ok(QueueView::new(name, &stats.queues.remove(name).unwrap_or_default())))
 }

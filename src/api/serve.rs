@@ -22,10 +22,11 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tower::Service;
 use utoipa_axum::router::OpenApiRouter;
 
-use super::door::Peer;
+use super::door::{Peer, REQUEST_ID};
 use super::limits::{HEAD_MAX_BYTES, WRITE_TIMEOUT};
 use super::patient::Patient;
-use super::state::{Api, ApiSettings, Exposure, Shared};
+use super::problem::{Code, Problem};
+use super::state::{AT_WORK_MAX, Api, ApiSettings, Exposure, Shared};
 use crate::store::StoreError;
 
 /// 64 callers at one time are told that there is no room; beyond that, connections are simply closed.
@@ -160,13 +161,13 @@ impl Server {
         }
     }
 
-    /// Waits for connections and for enqueues whose callers hung up, within the grace.
+    /// Waits for connections and for the work of callers who hung up, within the grace.
     async fn finish(&self) {
         self.api.closing.send_replace(true);
         let all = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
         let finished = async {
             let _ = self.places.acquire_many(all(self.api.limits.connections)).await;
-            let _ = self.api.enqueues.acquire_many(all(self.api.limits.enqueues_in_flight)).await;
+            let _ = self.api.at_work.acquire_many(AT_WORK_MAX).await;
         };
         if tokio::time::timeout(self.api.limits.shutdown_grace, finished).await.is_err() {
             tracing::warn!("requests are still in flight after the grace period and are cut off");
@@ -213,12 +214,18 @@ async fn connection(
 
 /// Says that there is no room, then closes.
 async fn turn_away(mut stream: TcpStream, _place: OwnedSemaphorePermit) {
-    let body = r#"{"type":"urn:steadfast:problem:overloaded","title":"the server is busy","status":503,"detail":"too many connections; try again shortly","code":"overloaded"}"#;
-    let answer = format!(
-        "HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/problem+json\r\nretry-after: 1\r\n\
-         connection: close\r\ncontent-length: {}\r\n\r\n{body}",
+    let id = uuid::Uuid::now_v7().to_string();
+    let problem = Problem::new(Code::Overloaded, "too many connections; try again shortly");
+    let body = problem.body(&id);
+    let mut answer = format!(
+        "HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/problem+json\r\n{REQUEST_ID}: {id}\r\n\
+         connection: close\r\ncontent-length: {}\r\n",
         body.len()
     );
+    for (name, value) in problem.headers() {
+        answer.push_str(&format!("{name}: {}\r\n", value.to_str().unwrap_or_default()));
+    }
+    let answer = format!("{answer}\r\n{body}");
     let telling = async {
         stream.write_all(answer.as_bytes()).await?;
         stream.shutdown().await?;

@@ -34,12 +34,25 @@ pub(super) async fn heartbeat(
     at_most_a_batch("leases", beat.leases.len())?;
     let lease = lease_duration(beat.lease_ms)?;
     let ids: Vec<_> = beat.leases.iter().map(|lease| lease.job_id).collect();
-    let beats = beat.leases.into_iter().map(|lease| read_beat(lease, &caller)).collect::<Result<Vec<_>, _>>()?;
+    let (mut beats, mut refused) = (Vec::new(), Vec::new());
+    for (index, lease) in beat.leases.into_iter().enumerate() {
+        match read_beat(lease, &caller) {
+            Ok(beat) => beats.push(beat),
+            Err(detail) => refused.push(wire::ItemError { index, detail }),
+        }
+    }
+    if !refused.is_empty() {
+        return Err(Problem::batch(refused));
+    }
     // A foreign or garbled token cannot be a live lease: `lost`, without asking the store.
     let known = beats.iter().flatten().cloned().collect();
     let worker = if api.is_closing() { "drain" } else { "run" };
-    let extended = to_the_end(async move { api.queue.store().extend(Extend { beats: known, lease }).await }).await??;
-    let mut extended = extended.into_iter();
+    let room = body.room;
+    let extended = to_the_end(&api, |api| async move {
+        let _held = room;
+        api.queue.store().extend(Extend { beats: known, lease }).await
+    });
+    let mut extended = extended.await??.into_iter();
     let verdicts = beats.iter().map(|beat| match beat.as_ref().and_then(|_| extended.next()) {
         Some(Extended::Ok) => "ok",
         Some(Extended::Cancel) => "cancel",
@@ -51,10 +64,11 @@ pub(super) async fn heartbeat(
     Ok(ok(wire::HeartbeatAnswer { worker, leases }))
 }
 
-fn read_beat(beat: wire::Beat, caller: &Caller) -> Result<Option<Beat>, Problem> {
+fn read_beat(beat: wire::Beat, caller: &Caller) -> Result<Option<Beat>, String> {
     let progress = match beat.progress {
         Some(progress) => {
-            let percent = within("percent", progress.percent, 0..=100)?.map(|percent| percent as u8);
+            let percent = within("percent", progress.percent, 0..=100).map_err(|_| "percent is not 0 to 100")?;
+            let percent = percent.map(|percent| percent as u8);
             Some(Progress::new(percent, progress.message.as_deref()))
         }
         None => None,
@@ -96,8 +110,12 @@ pub(super) async fn settle(
         return Err(Problem::batch(refused));
     }
     let known = settles.iter().flatten().cloned().collect();
-    let answers = to_the_end(async move { api.queue.store().settle(known).await }).await?;
-    let mut answers = verdicts(answers)?.into_iter();
+    let room = body.room;
+    let answers = to_the_end(&api, |api| async move {
+        let _held = room;
+        api.queue.store().settle(known).await
+    });
+    let mut answers = verdicts(answers.await?)?.into_iter();
     let verdicts = settles.iter().map(|settle| settle.as_ref().and_then(|_| answers.next()).unwrap_or("lost"));
     let outcomes: Vec<_> =
         ids.into_iter().zip(verdicts).map(|(job_id, status)| wire::SettledView { job_id, status }).collect();

@@ -9,12 +9,16 @@ use tracing::Instrument;
 
 use super::auth::Keys;
 use super::depth::DepthGate;
-use super::health::ReadyCheck;
-use super::limits::{ApiLimits, BODIES_MAX};
+use super::health::{Pulse, ReadyCheck};
+use super::limits::{ApiLimits, WORKER_BODIES_MAX};
 use super::problem::{Code, Problem};
 use super::rates::Rates;
 use super::slow::Slowdown;
+use super::turns::Turns;
 use crate::queue::Queue;
+
+/// More pieces of work than a process can have at one time.
+pub(super) const AT_WORK_MAX: u32 = 1 << 30;
 
 /// How an API server is to behave.
 #[derive(Clone)]
@@ -71,7 +75,7 @@ pub(super) enum Exposure {
 /// Shared by all requests.
 pub(super) struct Shared {
     pub(super) queue: Queue,
-    pub(super) keys: Keys,
+    pub(super) keys: Arc<Keys>,
     pub(super) hosts: Vec<String>,
     pub(super) slow: Slowdown,
     pub(super) depth: DepthGate,
@@ -82,6 +86,12 @@ pub(super) struct Shared {
     pub(super) enqueues: Arc<Semaphore>,
     /// Memory for bodies, in KiB.
     pub(super) bodies: Arc<Semaphore>,
+    /// The same for the bodies of workers.
+    pub(super) worker_bodies: Arc<Semaphore>,
+    /// One taken by every piece of work that goes on without its caller. All are free: all of it is done.
+    pub(super) at_work: Arc<Semaphore>,
+    pub(super) pulse: Pulse,
+    pub(super) turns: Turns,
     /// Turns true when the server is shutting down.
     pub(super) closing: watch::Sender<bool>,
 }
@@ -93,14 +103,18 @@ impl Shared {
     pub(super) fn new(settings: ApiSettings, exposure: Exposure) -> Api {
         let hosts = settings.hosts.iter().map(|host| host.to_ascii_lowercase()).collect();
         Arc::new(Self {
-            keys: Keys::new(settings.queue.store().clone(), settings.admin_token.as_deref(), exposure),
+            keys: Arc::new(Keys::new(settings.queue.store().clone(), settings.admin_token.as_deref(), exposure)),
             hosts,
             slow: Slowdown::default(),
             depth: DepthGate::new(settings.max_queue_depth),
             rates: Rates::default(),
             checks: settings.checks,
             enqueues: Arc::new(Semaphore::new(settings.limits.enqueues_in_flight)),
-            bodies: Arc::new(Semaphore::new(BODIES_MAX / 1024)),
+            bodies: Arc::new(Semaphore::new(settings.limits.body_bytes / 1024)),
+            worker_bodies: Arc::new(Semaphore::new(WORKER_BODIES_MAX / 1024)),
+            at_work: Arc::new(Semaphore::new(AT_WORK_MAX as usize)),
+            pulse: Pulse::default(),
+            turns: Turns::default(),
             closing: watch::Sender::new(false),
             limits: settings.limits,
             queue: settings.queue,
@@ -112,11 +126,20 @@ impl Shared {
     }
 }
 
-/// Does it to the end, even if the caller hangs up halfway.
-pub(super) async fn to_the_end<T: Send + 'static>(
-    work: impl Future<Output = T> + Send + 'static,
-) -> Result<T, Problem> {
-    tokio::spawn(work.in_current_span()).await.map_err(|error| {
+/// Does it to the end, even if the caller hangs up halfway: a write is not left half done, a read does not cost the
+/// store the connection it was using. The shutdown waits for it.
+pub(super) async fn to_the_end<T, W>(api: &Api, work: impl FnOnce(Api) -> W) -> Result<T, Problem>
+where
+    T: Send + 'static,
+    W: Future<Output = T> + Send + 'static,
+{
+    let place = api.at_work.clone().try_acquire_owned();
+    let work = work(api.clone());
+    let working = async move {
+        let _place = place;
+        work.await
+    };
+    tokio::spawn(working.in_current_span()).await.map_err(|error| {
         tracing::error!(%error, "a request failed");
         Problem::new(Code::Internal, "the server's log says more under this request_id")
     })

@@ -45,7 +45,7 @@ pub(super) async fn make_token(
         secret_sha256: *SecretHash::of(&secret).as_bytes(),
         created_at: jiff::Timestamp::now(),
     };
-    to_the_end(async move {
+    to_the_end(&api, |api| async move {
         let stored = api.queue.store().put_token(record).await;
         api.keys.forget();
         stored
@@ -81,27 +81,22 @@ fn checked(name: &str, scopes: &[String]) -> Result<Vec<Scope>, Problem> {
     responses((status = 200, description = "without their secrets", body = Vec<TokenView>)),
 )]
 pub(super) async fn list_tokens(State(api): State<Api>) -> Result<Answer<Vec<TokenView>>, Problem> {
-    let tokens = api.queue.store().tokens().await?;
+    let tokens = to_the_end(&api, |api| async move { api.queue.store().tokens().await }).await??;
     Ok(ok(tokens.into_iter().map(TokenView::from).collect()))
 }
 
 /// Revoke a token
 ///
-/// It stops working within a second, everywhere.
+/// It stops working within a second, everywhere. The last one with the scope admin stays, unless the server was started
+/// with a token of the operator's.
 #[utoipa::path(
     delete, path = "/tokens/{id}", tag = "tokens", operation_id = "revoke_token",
     params(("id" = String, Path)),
-    responses((status = 204, description = "revoked"), (status = 404)),
+    responses((status = 204, description = "revoked"), (status = 404), (status = 409)),
 )]
 pub(super) async fn revoke_token(State(api): State<Api>, PathText(id): PathText) -> Result<StatusCode, Problem> {
     let ours = id.len() <= 64 && id.bytes().all(|byte| byte.is_ascii_alphanumeric());
     let shown = id.clone();
-    let revoked = ours
-        && to_the_end(async move {
-            let revoked = api.queue.store().delete_token(id).await;
-            api.keys.forget();
-            revoked
-        })
-        .await??;
+    let revoked = ours && to_the_end(&api, |api| async move { api.keys.revoke(id).await }).await??;
     if revoked { Ok(StatusCode::NO_CONTENT) } else { Err(Problem::not_found("token", shown)) }
 }

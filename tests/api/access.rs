@@ -15,6 +15,8 @@ on_every_store!(
     a_bad_authorization_header_is_401,
     a_token_is_shown_once_and_works_until_it_is_revoked,
     the_first_token_of_an_open_server_must_be_admin,
+    a_server_that_had_a_token_is_not_open_again,
+    a_long_poll_whose_token_is_revoked_gets_no_job,
     a_lease_belongs_to_the_token_that_claimed_it,
     an_open_server_answers_only_its_own_names,
     a_page_of_another_site_cannot_change_anything,
@@ -33,7 +35,6 @@ const TABLE: [(&str, &str, &str); 24] = [
     ("get", "/queues", "read"),
     ("get", "/kinds", "read"),
     ("get", "/stats", "read"),
-    ("get", "/tokens", "read"),
     ("get", "/metrics", "read"),
     ("get", "/docs", "read"),
     ("get", "/docs/{file}", "read"),
@@ -49,6 +50,7 @@ const TABLE: [(&str, &str, &str); 24] = [
     ("put", "/kinds/{kind}", "admin"),
     ("delete", "/kinds/{kind}", "admin"),
     ("post", "/tokens", "admin"),
+    ("get", "/tokens", "admin"),
 ];
 
 const ALSO_ADMIN: (&str, &str, &str) = ("delete", "/tokens/{id}", "admin");
@@ -188,8 +190,44 @@ async fn the_first_token_of_an_open_server_must_be_admin(world: World) {
     server.get("/jobs").await.problem(401, "unauthorized");
     let (token, id) = (made["token"].as_str().unwrap(), made["id"].as_str().unwrap());
     server.call("GET", "/jobs").token(token).send().await.expect(200);
-    server.call("DELETE", &format!("/tokens/{id}")).token(token).send().await.expect(204);
-    server.get("/jobs").await.expect(200);
+    let revoke = |id: &str| server.call("DELETE", &format!("/tokens/{id}")).token(token).send();
+    let refused = revoke(id).await.problem(409, "last_admin");
+    assert!(refused["detail"].as_str().unwrap().contains("STEADFAST_ADMIN_TOKEN"), "{refused}");
+    server.call("GET", "/jobs").token(token).send().await.expect(200);
+    let second = json!({"name": "y", "scopes": ["admin"]});
+    server.call("POST", "/tokens").token(token).json(&second).send().await.expect(201);
+    revoke(id).await.expect(204);
+    server.get("/jobs").await.problem(401, "unauthorized");
+}
+
+async fn a_server_that_had_a_token_is_not_open_again(world: World) {
+    let server = world.server().await;
+    let made = server.post("/tokens", json!({"name": "x", "scopes": ["admin"]})).await.expect(201);
+    let (token, id) = (made["token"].as_str().unwrap(), made["id"].as_str().unwrap());
+    server.call("GET", "/jobs").token(token).send().await.expect(200);
+    // Removed behind this server's back, as by hand in the database.
+    assert!(server.queue.store().delete_token(id.to_owned()).await.unwrap());
+    let removed = Instant::now();
+    while server.call("GET", "/jobs").token(token).send().await.status != 401 {
+        assert!(removed.elapsed() < Duration::from_secs(1), "still works after a second");
+    }
+    server.get("/jobs").await.problem(401, "unauthorized");
+}
+
+async fn a_long_poll_whose_token_is_revoked_gets_no_job(world: World) {
+    let server = closed_server(&world).await;
+    let token = make_token(&server, &["work"]).await;
+    let (id, _) = token.split_once('.').unwrap();
+    let poll = server.call("POST", "/leases").token(&token).json(&json!({"worker": "w", "wait_ms": 30000}));
+    let polling = tokio::spawn(poll.send());
+    // Long enough to be waiting; if it is not yet, the test is only easier.
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    server.call("DELETE", &format!("/tokens/{id}")).token(ADMIN).send().await.expect(204);
+    let job = json!({"kind": "welcome", "payload": 1});
+    server.call("POST", "/jobs").token(ADMIN).json(&job).send().await.expect(201);
+    polling.await.unwrap().problem(401, "unauthorized");
+    let stats = server.call("GET", "/stats").token(ADMIN).send().await.expect(200);
+    assert_eq!(stats["totals"]["queued"], 1);
 }
 
 async fn a_lease_belongs_to_the_token_that_claimed_it(world: World) {

@@ -1,10 +1,12 @@
 //! A store that fails or hangs when it is told to, in front of a real one.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
 use steadfast::job::{AttemptRecord, JobId, JobRecord, Kind, KindDefinition, Lease, NewJob, QueueName};
 use steadfast::store::*;
+use tokio::sync::watch;
 
 /// What befalls every call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -14,6 +16,8 @@ pub(crate) enum Fault {
     Fails(StoreErrorKind),
     /// It never answers.
     Hangs,
+    /// It is done once the fault is another one.
+    Held,
     /// A bug.
     Panics,
 }
@@ -21,7 +25,8 @@ pub(crate) enum Fault {
 #[derive(Debug)]
 pub(crate) struct FaultyStore {
     inner: Arc<dyn Store>,
-    fault: Mutex<Fault>,
+    fault: watch::Sender<Fault>,
+    calls: AtomicUsize,
 }
 
 /// Must never be seen by a caller.
@@ -29,18 +34,28 @@ pub(crate) const INSIDE: &str = "SELECT canary FROM /var/lib/secret at 10.0.0.7"
 
 impl FaultyStore {
     pub(crate) fn before(inner: Arc<dyn Store>) -> Arc<Self> {
-        Arc::new(Self { inner, fault: Mutex::new(Fault::None) })
+        Arc::new(Self { inner, fault: watch::Sender::new(Fault::None), calls: AtomicUsize::new(0) })
     }
 
     pub(crate) fn set(&self, fault: Fault) {
-        *self.fault.lock().unwrap() = fault;
+        self.fault.send_replace(fault);
+    }
+
+    /// How many calls there were so far.
+    pub(crate) fn calls(&self) -> usize {
+        self.calls.load(Ordering::SeqCst)
     }
 
     async fn meet_fault(&self) -> Result<(), StoreError> {
-        let fault = *self.fault.lock().unwrap();
+        self.calls.fetch_add(1, Ordering::SeqCst);
+        let fault = *self.fault.borrow();
         match fault {
             Fault::None => Ok(()),
             Fault::Fails(kind) => Err(StoreError::new(kind, "test").caused_by(INSIDE)),
+            Fault::Held => {
+                let _ = self.fault.subscribe().wait_for(|fault| *fault != Fault::Held).await;
+                Ok(())
+            }
             Fault::Hangs => std::future::pending().await,
             Fault::Panics => panic!("{INSIDE}"),
         }

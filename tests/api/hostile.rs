@@ -97,6 +97,38 @@ async fn a_gigabyte_in_chunks_is_refused_early() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_body_in_single_bytes_takes_no_more_room_than_in_one_piece() {
+    let world = World::sqlite().await;
+    let server = world.server_with(|settings| settings.limits.body_bytes = 64 * 1024).await;
+    let mut stream = TcpStream::connect(server.address).await.unwrap();
+    let head = "POST /jobs HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n\
+                transfer-encoding: chunked\r\n\r\n";
+    let body = format!("{:>10000}", r#"{"kind":"welcome","payload":1}"#);
+    let chunks: String = body.chars().map(|byte| format!("1\r\n{byte}\r\n")).collect();
+    stream.write_all(format!("{head}{chunks}0\r\n\r\n").as_bytes()).await.unwrap();
+    read_reply(&mut stream).await.expect(201);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn workers_get_through_while_producers_fill_the_memory_for_bodies() {
+    let world = World::sqlite().await;
+    let server = world.server_with(|settings| settings.limits.body_bytes = 64 * 1024).await;
+    server.enqueue().await;
+    let mut flood = TcpStream::connect(server.address).await.unwrap();
+    let head = "POST /jobs HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n\
+                content-length: 100000\r\n\r\n";
+    flood.write_all(format!("{head}{}", " ".repeat(64 * 1024)).as_bytes()).await.unwrap();
+    let deadline = Instant::now() + Duration::from_secs(10);
+    let job = json!({"kind": "welcome", "payload": 1});
+    while server.post("/jobs", job.clone()).await.status != 503 {
+        assert!(Instant::now() < deadline, "the memory does not fill");
+    }
+    server.post("/jobs", job).await.problem(503, "overloaded");
+    let lease = server.lease(1).await.remove(0);
+    assert_eq!(server.settle(&lease, json!({"outcome": "succeeded"})).await, "recorded");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn heads_that_are_no_heads_are_refused() {
     let world = World::sqlite().await;
     let server = world.server().await;
@@ -149,8 +181,8 @@ async fn one_connection_too_many_is_503_and_a_place_is_free_again_after() {
         held.push(stream);
     }
     let reply = server.get("/livez").await;
-    assert_eq!((reply.status, reply.header("retry-after")), (503, Some("1")), "{reply:?}");
-    assert_eq!(reply.json()["code"], "overloaded");
+    reply.problem(503, "overloaded");
+    assert_eq!(reply.header("retry-after"), Some("1"), "{reply:?}");
     drop(held);
     let deadline = Instant::now() + Duration::from_secs(10);
     while server.get("/livez").await.status != 200 {

@@ -24,6 +24,7 @@ on_every_store!(
     a_cancel_raced_against_the_worker_always_ends_the_job,
     redrive_and_delete_mind_the_status,
     attempts_are_told_oldest_first,
+    a_nul_in_a_batch_names_its_item,
 );
 
 const ALL_FIELDS: [&str; 22] = [
@@ -384,4 +385,15 @@ async fn attempts_are_told_oldest_first(world: World) {
             && attempts[1]["ended_at"].is_null()
     );
     assert_eq!(attempts[0]["worker"], "w");
+}
+
+async fn a_nul_in_a_batch_names_its_item(world: World) {
+    let server = world.server().await;
+    let job = |payload: &str| json!({"kind": "welcome", "payload": [payload]});
+    let keyed = json!({"kind": "welcome", "payload": 1, "idempotency_key": "k\u{0}"});
+    let jobs = json!({"jobs": [job("fine"), job("nul \u{0}"), job("\\u0000"), keyed]});
+    let problem = server.post("/jobs/batch", jobs).await.problem(422, "invalid_batch");
+    let at_fault: Vec<_> = problem["errors"].as_array().unwrap().iter().map(|error| error["index"].clone()).collect();
+    assert_eq!(at_fault, [1, 3]);
+    assert_eq!(server.get("/stats").await.expect(200)["totals"]["queued"], 0);
 }

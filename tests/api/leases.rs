@@ -22,6 +22,8 @@ on_every_store!(
     a_long_poll_is_answered_when_work_arrives,
     a_long_poll_ends_empty_after_its_wait,
     a_caller_that_hangs_up_while_polling_takes_no_job_along,
+    every_job_reaches_one_of_many_polls_that_wait_for_it,
+    an_answer_with_large_jobs_stops_growing_and_the_rest_is_there_for_the_next,
 );
 
 async fn a_lease_has_the_job_its_token_and_its_attempt(world: World) {
@@ -90,8 +92,11 @@ async fn lease_requests_out_of_range_are_422_and_malformed_ones_400(world: World
     server.post("/leases/heartbeat", json!({"worker": "w", "leases": beats})).await.problem(422, "invalid_value");
     let bad_id = json!({"worker": "w", "leases": [{"job_id": "x", "lease_token": "x"}]});
     server.post("/leases/heartbeat", bad_id).await.problem(400, "malformed");
-    let percent = json!({"worker": "w", "leases": [{"job_id": uuid::Uuid::nil(), "lease_token": "x", "progress": {"percent": 101}}]});
-    server.post("/leases/heartbeat", percent).await.problem(422, "invalid_value");
+    let beat =
+        |percent: i64| json!({"job_id": uuid::Uuid::nil(), "lease_token": "x", "progress": {"percent": percent}});
+    let percent = json!({"worker": "w", "leases": [beat(100), beat(101)]});
+    let problem = server.post("/leases/heartbeat", percent).await.problem(422, "invalid_batch");
+    assert_eq!(problem["errors"][0]["index"], 1);
     server
         .post("/leases/heartbeat", json!({"worker": "w", "leases": [], "lease_ms": 1}))
         .await
@@ -256,4 +261,42 @@ async fn a_caller_that_hangs_up_while_polling_takes_no_job_along(world: World) {
     // Whoever took it for a dead connection gives it back; a live worker gets it well before a lease could expire.
     let answer = server.post("/leases", json!({"worker": "alive", "wait_ms": 15000})).await.expect(200);
     assert_eq!(answer["leases"][0]["job"]["id"], json!(id));
+}
+
+async fn every_job_reaches_one_of_many_polls_that_wait_for_it(world: World) {
+    let server = world.server().await;
+    let polls: Vec<_> = (0..40)
+        .map(|n| {
+            // Two groups that want different things must not take each other's empty looks for their own.
+            let queue = if n % 2 == 0 { "a" } else { "b" };
+            let poll = json!({"worker": "w", "queues": [queue], "wait_ms": 30000});
+            tokio::spawn(server.call("POST", "/leases").json(&poll).send())
+        })
+        .collect();
+    let started = Instant::now();
+    for n in 0..40 {
+        let queue = if n % 2 == 0 { "a" } else { "b" };
+        server.post("/jobs", json!({"kind": "welcome", "payload": n, "queue": queue})).await.expect(201);
+    }
+    let mut seen = std::collections::HashSet::new();
+    for poll in polls {
+        let leases = poll.await.unwrap().expect(200);
+        assert!(seen.insert(leases["leases"][0]["job"]["id"].as_str().unwrap().to_owned()), "leased twice");
+    }
+    assert_eq!(seen.len(), 40);
+    assert!(started.elapsed() < Duration::from_secs(20), "took {:?}", started.elapsed());
+}
+
+async fn an_answer_with_large_jobs_stops_growing_and_the_rest_is_there_for_the_next(world: World) {
+    let server = world.server().await;
+    let large = "x".repeat(100 * 1024);
+    let jobs: Vec<_> = (0..50).map(|_| json!({"kind": "welcome", "payload": large})).collect();
+    for _ in 0..5 {
+        server.post("/jobs/batch", json!({"jobs": jobs})).await.expect(200);
+    }
+    let lens = [server.lease(1000).await.len(), server.lease(1000).await.len(), server.lease(1000).await.len()];
+    assert_eq!(lens, [100, 100, 50]);
+    let small: Vec<_> = (0..250).map(|n| json!({"kind": "welcome", "payload": n})).collect();
+    server.post("/jobs/batch", json!({"jobs": small})).await.expect(200);
+    assert_eq!(server.lease(1000).await.len(), 250, "small ones come in one answer");
 }

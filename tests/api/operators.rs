@@ -8,6 +8,7 @@ use steadfast::Queue;
 use steadfast::api::{ApiSettings, ReadyCheck, openapi_json};
 use steadfast::job::{Kind, KindDefinition};
 use steadfast::store::StoreErrorKind;
+use tokio::io::AsyncWriteExt;
 
 use crate::faulty::{Fault, FaultyStore, INSIDE};
 use crate::on_every_store;
@@ -19,6 +20,7 @@ on_every_store!(
     stats_count_per_queue_and_in_total,
     metrics_have_the_promised_names_and_bounded_labels,
     health_readiness_and_liveness_answer,
+    however_many_ask_for_its_health_the_store_is_asked_once,
     a_store_that_is_down_is_503_until_it_is_back,
     every_store_error_has_its_answer_and_gives_nothing_away,
     a_full_queue_and_too_many_enqueues_are_429,
@@ -94,6 +96,7 @@ async fn stats_count_per_queue_and_in_total(world: World) {
         + stats["queues"]["other"]["counts"]["queued"].as_u64().unwrap();
     assert_eq!((queued, &stats["totals"]["queued"], &stats["totals"]["running"]), (1, &json!(1), &json!(1)));
     assert!(stats["queues"]["default"].as_object().unwrap().contains_key("oldest_ready_ms"));
+    assert!(!stats.as_object().unwrap().contains_key("rates"), "nothing to compare with yet");
 }
 
 async fn metrics_have_the_promised_names_and_bounded_labels(world: World) {
@@ -125,6 +128,31 @@ async fn health_readiness_and_liveness_answer(world: World) {
     assert_eq!(server.call("HEAD", "/livez").send().await.status, 200);
 }
 
+async fn however_many_ask_for_its_health_the_store_is_asked_once(world: World) {
+    let (server, store) = faulty_server(&world, |_| ()).await;
+    store.set(Fault::Held);
+    let before = store.calls();
+    let asking: Vec<_> = (0..20)
+        .map(|n| tokio::spawn(server.call("GET", if n % 2 == 0 { "/health" } else { "/readyz" }).send()))
+        .collect();
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while store.calls() == before {
+        assert!(Instant::now() < deadline, "nobody asks the store");
+        tokio::task::yield_now().await;
+    }
+    // Asks and hangs up: the store is not bothered either.
+    for _ in 0..20 {
+        let mut stream = tokio::net::TcpStream::connect(server.address).await.unwrap();
+        stream.write_all(&server.call("GET", "/health").bytes()).await.unwrap();
+    }
+    store.set(Fault::None);
+    for reply in asking {
+        reply.await.unwrap().expect(200);
+    }
+    // A machine that takes longer than the half second for all of this may ask again.
+    assert!(store.calls() - before <= 3, "{} calls", store.calls() - before);
+}
+
 /// A check of somebody else's.
 #[derive(Debug)]
 struct Sulking;
@@ -139,7 +167,7 @@ impl ReadyCheck for Sulking {
     }
 }
 
-async fn faulty_server(world: &World, change: impl FnOnce(&mut ApiSettings)) -> (Server, Arc<FaultyStore>) {
+pub(crate) async fn faulty_server(world: &World, change: impl FnOnce(&mut ApiSettings)) -> (Server, Arc<FaultyStore>) {
     let real = world.queue().await;
     let store = FaultyStore::before(real.store().clone());
     let queue = Queue::over(store.clone(), real.wake().clone());
@@ -171,7 +199,9 @@ async fn a_store_that_is_down_is_503_until_it_is_back(world: World) {
     server.get("/livez").await.expect(200);
     store.set(Fault::Hangs);
     let started = Instant::now();
-    server.post("/jobs", json!({"kind": "welcome", "payload": 1})).await.problem(503, "request_timeout");
+    let unknown = server.post("/jobs", json!({"kind": "welcome", "payload": 1})).await.problem(503, "outcome_unknown");
+    assert!(unknown["detail"].as_str().unwrap().contains("same idempotency key"), "{unknown}");
+    server.get("/stats").await.expect(503);
     server.get("/readyz").await.problem(503, "not_ready");
     assert!(started.elapsed() < Duration::from_secs(30));
     store.set(Fault::None);

@@ -7,10 +7,15 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
 use crate::client::read_reply;
+use crate::faulty::Fault;
 use crate::on_every_store;
+use crate::operators::faulty_server;
 use crate::world::World;
 
-on_every_store!(shutdown_ends_long_polls_finishes_requests_and_accepts_nobody_new);
+on_every_store!(
+    shutdown_ends_long_polls_finishes_requests_and_accepts_nobody_new,
+    shutdown_waits_for_the_settle_of_a_worker_that_hung_up,
+);
 
 async fn shutdown_ends_long_polls_finishes_requests_and_accepts_nobody_new(world: World) {
     let server = world.server().await;
@@ -50,4 +55,33 @@ async fn shutdown_ends_long_polls_finishes_requests_and_accepts_nobody_new(world
     let stored: u64 = stats.queues.values().flat_map(|queue| queue.counts.values()).sum();
     assert!(stored >= accepted, "{accepted} were accepted and {stored} are stored");
     assert!(TcpStream::connect(address).await.is_err(), "nobody new");
+}
+
+async fn shutdown_waits_for_the_settle_of_a_worker_that_hung_up(world: World) {
+    let (server, store) = faulty_server(&world, |_| ()).await;
+    let queue = server.queue.clone();
+    let id = server.enqueue().await;
+    let lease = server.lease(1).await.remove(0);
+    let outcome = json!({"job_id": id, "lease_token": lease["lease_token"], "outcome": "succeeded"});
+    let settle = server.call("POST", "/leases/settle").json(&json!({"worker": "w", "outcomes": [outcome]}));
+    // The tokens are known for half a second: the next call of the store is the settle, or a look at them before it.
+    server.get("/jobs").await.expect(200);
+    let before = store.calls();
+    store.set(Fault::Held);
+    let mut worker = TcpStream::connect(server.address).await.unwrap();
+    worker.write_all(&settle.bytes()).await.unwrap();
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while store.calls() == before {
+        assert!(Instant::now() < deadline, "the settle does not reach the store");
+        tokio::task::yield_now().await;
+    }
+    drop(worker);
+    let stopped = server.stop();
+    // A server that did not wait would be gone by then.
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert!(!stopped.is_finished(), "it does not wait for the settle");
+    store.set(Fault::None);
+    stopped.await.unwrap().unwrap();
+    let job = queue.get(id.parse().unwrap()).await.unwrap().unwrap();
+    assert_eq!(job.status.to_string(), "succeeded");
 }

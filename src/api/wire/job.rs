@@ -6,7 +6,7 @@ use serde_json::value::RawValue;
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-use super::Whole;
+use super::{Nul, Whole, check_json};
 use crate::job::{AttemptRecord, JobId, JobRecord, JobRequest, Json, NotJson, Progress};
 use crate::store::Enqueued;
 
@@ -44,6 +44,13 @@ pub(in crate::api) struct NewJob {
 }
 
 impl NewJob {
+    /// Whether one of its strings has the character NUL in it.
+    pub(in crate::api) fn has_nul(&self) -> bool {
+        let texts = [Some(&self.kind), self.queue.as_ref(), self.idempotency_key.as_ref()];
+        texts.into_iter().flatten().any(|text| text.contains('\0'))
+            || check_json(self.payload.get().as_bytes()).is_ok_and(|nul| nul == Nul::Present)
+    }
+
     /// `key` is what the header said, if it said something.
     pub(in crate::api) fn into_request(self, key: Option<String>) -> Result<JobRequest, NotJson> {
         let number = |value: Option<Whole>| value.map(|Whole(number)| number);

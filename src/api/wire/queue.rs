@@ -68,8 +68,9 @@ fn oldest_ready_ms(stats: &QueueStats) -> Option<u64> {
 pub(in crate::api) struct StatsView {
     queues: BTreeMap<String, QueueCounts>,
     totals: StatusCounts,
-    /// Null until there is something to compare with.
-    #[schema(required)]
+    /// Left out until there is something to compare with.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     rates: Option<RatesView>,
 }
 
