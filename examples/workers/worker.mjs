@@ -9,7 +9,7 @@ const headers = { "content-type": "application/json" };
 if (process.env.STEADFAST_TOKEN) headers.authorization = `Bearer ${process.env.STEADFAST_TOKEN}`;
 
 async function call(path, body) {
-  for (;;) { // every call may be sent again: the answer is the same
+  for (;;) { // heartbeats and settles may be sent again; a lease whose answer got lost expires
     const request = { method: "POST", headers, body: JSON.stringify({ worker, ...body }) };
     const response = await fetch(url + path, request).catch(() => null);
     if (response?.ok) return response.json();

@@ -7,7 +7,7 @@ TOKEN = os.environ.get("STEADFAST_TOKEN")
 HEADERS = {"content-type": "application/json"} | ({"authorization": f"Bearer {TOKEN}"} if TOKEN else {})
 
 def call(path, body):
-    while True:  # every call may be sent again: the answer is the same
+    while True:  # heartbeats and settles may be sent again; a lease whose answer got lost expires
         try:
             request = urllib.request.Request(URL + path, json.dumps({"worker": WORKER, **body}).encode(), HEADERS)
             return json.load(urllib.request.urlopen(request, timeout=60))
