@@ -1,6 +1,8 @@
 //! `steadfast api`: serves requests, and reaps and prunes besides. Jobs are run elsewhere: by worker processes, or by
 //! workers over HTTP.
 
+use std::time::Duration;
+
 use anyhow::{Context, Result};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -12,6 +14,9 @@ use crate::api::{ApiLimits, ApiSettings, may_bind, serve};
 use crate::queue::Queue;
 use crate::server::out::say;
 use crate::server::settings::Settings;
+
+/// 5 s: requests are answered in milliseconds; one that takes long must not keep the worker from draining.
+const REQUESTS_GRACE_MAX: Duration = Duration::from_secs(5);
 
 /// Runs until it is told to stop.
 pub(in crate::server) async fn run(settings: &Settings) -> Result<()> {
@@ -55,7 +60,7 @@ pub(super) async fn serve_with(
     let stop = signals.stop();
     let mut serving = tokio::spawn(serve(listener, api_settings, async move {
         tokio::select! {
-            () = stop => {}
+            () = stop => notify::stopping(),
             _ = closing.wait_for(|close| *close) => {}
         }
     }));
@@ -69,7 +74,6 @@ pub(super) async fn serve_with(
             return died.context("the worker was interrupted")?;
         }
     };
-    notify::stopping();
     drain.send_replace(true);
     working.await.context("the worker was interrupted")??;
     served.context("the server was interrupted")??;
@@ -86,7 +90,7 @@ pub(super) fn api_settings(settings: &Settings, queue: Queue, crew: &Crew) -> Ap
         limits: ApiLimits {
             connections: settings.max_connections,
             enqueues_in_flight: settings.max_enqueues_in_flight,
-            shutdown_grace: settings.shutdown_grace,
+            shutdown_grace: settings.shutdown_grace.min(REQUESTS_GRACE_MAX),
             ..ApiLimits::default()
         },
         ..ApiSettings::new(queue)

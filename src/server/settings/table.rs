@@ -196,7 +196,7 @@ pub(in crate::server) const SETTINGS: &[Setting] = &[
         "STEADFAST_SHUTDOWN_GRACE_MS",
         Some("30000"),
         Form::Millis { min: 0, max: 3_600_000 },
-        "how long requests, then running jobs, may go on after the signal to stop",
+        "how long running jobs may go on after the signal to stop; requests get at most 5 s of it",
     ),
     setting(
         "retention_succeeded",
