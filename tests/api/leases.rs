@@ -7,7 +7,9 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
 use crate::client::read_reply;
+use crate::faulty::Fault;
 use crate::on_every_store;
+use crate::operators::faulty_server;
 use crate::world::World;
 
 on_every_store!(
@@ -23,6 +25,7 @@ on_every_store!(
     a_long_poll_ends_empty_after_its_wait,
     a_caller_that_hangs_up_while_polling_takes_no_job_along,
     every_job_reaches_one_of_many_polls_that_wait_for_it,
+    one_wake_makes_one_of_many_polls_look,
     an_answer_with_large_jobs_stops_growing_and_the_rest_is_there_for_the_next,
 );
 
@@ -299,4 +302,32 @@ async fn an_answer_with_large_jobs_stops_growing_and_the_rest_is_there_for_the_n
     let small: Vec<_> = (0..250).map(|n| json!({"kind": "welcome", "payload": n})).collect();
     server.post("/jobs/batch", json!({"jobs": small})).await.expect(200);
     assert_eq!(server.lease(1000).await.len(), 250, "small ones come in one answer");
+}
+
+async fn one_wake_makes_one_of_many_polls_look(world: World) {
+    let (server, store) = faulty_server(&world, |settings| settings.admin_token = Some("admin".into())).await;
+    let before = store.calls();
+    let poll = json!({"worker": "w", "wait_ms": 30000});
+    let poll = server.call("POST", "/leases").token("admin").json(&poll);
+    let polls: Vec<_> = (0..30).map(|_| tokio::spawn(poll.clone().send())).collect();
+    let reached = async |calls: usize| {
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while store.calls() < calls {
+            assert!(Instant::now() < deadline, "{} calls instead of {calls}", store.calls());
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    reached(before + 30).await;
+    store.set(Fault::Held);
+    let before = store.calls();
+    server.queue.wake().wake();
+    reached(before + 1).await;
+    // If all of them looked at once, they would be seen by then.
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert!(store.calls() <= before + 3, "{} looks at one time", store.calls() - before);
+    store.set(Fault::None);
+    drop(server.stop());
+    for poll in polls {
+        poll.await.unwrap().expect(200);
+    }
 }
