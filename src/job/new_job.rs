@@ -9,7 +9,7 @@ use super::limits::{
     IDEMPOTENCY_KEY_MAX_CHARS, MAX_ATTEMPTS_DEFAULT, MAX_ATTEMPTS_MAX, PRIORITY_MAX, PRIORITY_MIN, SCHEDULE_HORIZON,
     TIMEOUT_MAX,
 };
-use super::{JobId, Json, Kind, KindDefaults, Limits, NotAName, QueueName};
+use super::{JobId, JobRecord, Json, Kind, KindDefaults, Limits, NotAName, QueueName, Status};
 
 /// What a caller asks for, unchecked. Only `kind` and `payload` must be said.
 #[derive(Debug, Clone)]
@@ -171,6 +171,34 @@ impl NewJob {
     /// Its key, if it has one.
     pub fn idempotency_key(&self) -> Option<&str> {
         self.idempotency_key.as_deref()
+    }
+
+    /// What a read would find once it is stored: stores answer with it without reading.
+    pub fn as_stored(&self, run_at: Timestamp, created_at: Timestamp) -> JobRecord {
+        JobRecord {
+            id: self.id,
+            kind: self.kind.clone(),
+            queue: self.queue.clone(),
+            payload: self.payload.clone(),
+            status: Status::Queued,
+            priority: self.priority,
+            attempts: 0,
+            max_attempts: self.max_attempts,
+            run_at,
+            timeout_ms: self.timeout_ms,
+            idempotency_key: self.idempotency_key.clone(),
+            cancel_requested: false,
+            locked_by: None,
+            locked_at: None,
+            lease_expires_at: None,
+            last_error: None,
+            result: None,
+            progress: None,
+            created_at,
+            updated_at: created_at,
+            started_at: None,
+            finished_at: None,
+        }
     }
 }
 

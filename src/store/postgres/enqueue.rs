@@ -14,7 +14,7 @@ use super::batch::Flush;
 use super::core::Core;
 use super::row;
 use super::trouble::{self, Effect, Tries, Trouble};
-use crate::job::{JobRecord, NewJob, Start, Status};
+use crate::job::{JobRecord, NewJob, Start};
 use crate::store::{Enqueued, StoreError, StoreErrorKind};
 
 /// 2 calls of a batch may wait for a lock by themselves. If there are more, the calls behind them are not made to wait
@@ -130,7 +130,7 @@ pub(super) async fn store(
         if stored.len() < jobs.len() { known(client, statements, jobs, &stored).await? } else { Known::default() };
     let answers = jobs.iter().map(|job| {
         if let Some((run_at, created_at)) = stored.get(job.id().as_uuid()) {
-            return Ok(Enqueued { created: true, job: record(job, *run_at, *created_at) });
+            return Ok(Enqueued { created: true, job: job.as_stored(*run_at, *created_at) });
         }
         let by_key = job.idempotency_key().and_then(|key| known.by_key.get(key));
         match by_key.or_else(|| known.by_id.get(job.id().as_uuid())) {
@@ -222,33 +222,5 @@ impl<'a> Columns<'a> {
             &self.timeout_ms,
             &self.keys,
         ]
-    }
-}
-
-/// A new job as it now stands in the table.
-pub(super) fn record(job: &NewJob, run_at: Timestamp, created_at: Timestamp) -> JobRecord {
-    JobRecord {
-        id: job.id(),
-        kind: job.kind().clone(),
-        queue: job.queue().clone(),
-        payload: job.payload().clone(),
-        status: Status::Queued,
-        priority: job.priority(),
-        attempts: 0,
-        max_attempts: job.max_attempts(),
-        run_at,
-        timeout_ms: job.timeout_ms(),
-        idempotency_key: job.idempotency_key().map(str::to_owned),
-        cancel_requested: false,
-        locked_by: None,
-        locked_at: None,
-        lease_expires_at: None,
-        last_error: None,
-        result: None,
-        progress: None,
-        created_at,
-        updated_at: created_at,
-        started_at: None,
-        finished_at: None,
     }
 }

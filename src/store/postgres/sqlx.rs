@@ -9,7 +9,7 @@ use sqlx::{AssertSqlSafe, Decode, Postgres, Row, Transaction, Type};
 use uuid::Uuid;
 
 use super::PostgresStore;
-use super::enqueue::{Columns, record};
+use super::enqueue::Columns;
 use super::moment::Moment;
 use super::row;
 use super::wake::channel;
@@ -74,7 +74,7 @@ impl PostgresStore {
         let notify = sqlx::query("SELECT pg_catalog.pg_notify($1, '')").bind(channel(&self.schema));
         notify.execute(&mut **transaction).await?;
         let answer = |new: &NewJob| match stored.get(new.id().as_uuid()) {
-            Some((run_at, created_at)) => Ok(Enqueued { created: true, job: record(new, *run_at, *created_at) }),
+            Some((run_at, created_at)) => Ok(Enqueued { created: true, job: new.as_stored(*run_at, *created_at) }),
             None => match known.get(&new.idempotency_key().map(str::to_owned)) {
                 Some(job) => Ok(Enqueued { created: false, job: job.clone() }),
                 // Its key was free again a moment later; the caller's transaction is where to try again.

@@ -6,7 +6,7 @@ use super::get::job_where;
 use super::row::{Id, micros, time};
 use super::transaction::Tx;
 use super::writer::{Lane, Verb};
-use crate::job::{JobRecord, NewJob, Start, Status};
+use crate::job::{NewJob, Start, Status};
 use crate::store::Enqueued;
 
 pub(super) struct Enqueue(pub(super) Vec<NewJob>);
@@ -53,33 +53,5 @@ pub(super) fn enqueue(tx: &mut Tx<'_>, job: &NewJob) -> rusqlite::Result<Enqueue
     if run_at <= now {
         tx.make_ready();
     }
-    Ok(Enqueued { created: true, job: as_stored(job, run_at, now) })
-}
-
-/// What a read would find, without reading.
-fn as_stored(job: &NewJob, run_at: i64, now: i64) -> JobRecord {
-    JobRecord {
-        id: job.id(),
-        kind: job.kind().clone(),
-        queue: job.queue().clone(),
-        payload: job.payload().clone(),
-        status: Status::Queued,
-        priority: job.priority(),
-        attempts: 0,
-        max_attempts: job.max_attempts(),
-        run_at: time(run_at),
-        timeout_ms: job.timeout_ms(),
-        idempotency_key: job.idempotency_key().map(str::to_owned),
-        cancel_requested: false,
-        locked_by: None,
-        locked_at: None,
-        lease_expires_at: None,
-        last_error: None,
-        result: None,
-        progress: None,
-        created_at: time(now),
-        updated_at: time(now),
-        started_at: None,
-        finished_at: None,
-    }
+    Ok(Enqueued { created: true, job: job.as_stored(time(run_at), time(now)) })
 }
