@@ -8,6 +8,7 @@ mod fleet;
 mod outcomes;
 mod processes;
 mod shutdown;
+mod stuck;
 mod watchdog;
 mod world;
 
