@@ -23,7 +23,7 @@ async fn jobs_that_finish_in_time_are_recorded_and_the_rest_are_back_with_their_
     }
     let worker = Running::start(Worker::new(world.queue.clone()).with_state(finish.clone()).settings(settings).handle(
         async |job: Task, context: Context<Arc<Notify>>| {
-            if job.n % 2 == 0 {
+            if job.n.is_multiple_of(2) {
                 context.state().notified().await;
                 return Ok(());
             }
