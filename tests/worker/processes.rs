@@ -7,6 +7,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use steadfast::job::AttemptOutcome;
+use steadfast::store::List;
 use steadfast::worker::{JobError, WorkerSettings};
 use steadfast::{Context, JobId, Queue, Status, Worker};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader, Lines};
@@ -156,10 +157,15 @@ async fn a_job_enqueued_by_another_process_starts_without_a_poll_and_its_cancel_
     world.queue.declare::<Task>().await.unwrap();
     let test = "processes::a_job_enqueued_by_another_process_starts_without_a_poll_and_its_cancel_arrives_by_heartbeat";
     let mut idle = WorkerProcess::start(test, &url);
-    // The first may come before the child listens; a later one then wakes it for both.
+    // The first may come before the child listens; a later one then wakes it for all.
+    let running = List { status: Some(Status::Running), limit: 1, ..List::default() };
+    let mut enqueued = 0;
     let id = eventually("a job to start", async || {
-        let id = world.enqueue(1).await;
-        (world.job(id).await.status == Status::Running).then_some(id)
+        if enqueued < 50 {
+            world.enqueue(1).await;
+            enqueued += 1;
+        }
+        world.queue.list(running.clone()).await.unwrap().jobs.pop().map(|job| job.id)
     })
     .await;
     idle.says("started 1").await;
