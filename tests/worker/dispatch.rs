@@ -187,6 +187,13 @@ async fn jobs_claimed_ahead_of_a_slow_one_are_given_back_to_others() {
 async fn a_job_cancelled_while_it_waits_for_a_slot_is_not_started() {
     let hoarder = Hoarder::start().await;
     let (world, cancelled) = (&hoarder.world, hoarder.behind[50]);
+    // The store knows of a claim before its answer has arrived; a heartbeat shows that it has (or it was given back).
+    let claimed = world.job(cancelled).await;
+    eventually("the worker to hold it", async || {
+        let job = world.job(cancelled).await;
+        (job.status != Status::Running || job.lease_expires_at > claimed.lease_expires_at).then_some(())
+    })
+    .await;
     world.queue.cancel(cancelled).await.unwrap();
     hoarder.go_on.notify_one();
     world.reaches(hoarder.hold, Status::Succeeded).await;
