@@ -49,6 +49,7 @@
 pub mod api;
 pub mod job;
 pub mod kinds;
+mod planted;
 pub mod queue;
 #[cfg(feature = "server")]
 pub mod server;

@@ -158,7 +158,8 @@ fn check(setting: &Setting, value: &Value) -> Result<(), SettingsError> {
 }
 
 /// Not settings, and no mistakes either.
-const OTHER_VARIABLES: [&str; 3] = ["STEADFAST_URL", "STEADFAST_TOKEN", "STEADFAST_TOKEN_FILE"];
+const OTHER_VARIABLES: [&str; 4] =
+    ["STEADFAST_URL", "STEADFAST_TOKEN", "STEADFAST_TOKEN_FILE", "STEADFAST_PLANTED_BUG"];
 
 fn strays(variables: &[(OsString, OsString)]) -> Vec<(String, Option<&'static str>)> {
     let names = variables.iter().filter_map(|(name, _)| name.to_str());

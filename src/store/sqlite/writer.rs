@@ -16,6 +16,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use super::fault::{is_lock, is_sync_failure, store_error};
 use super::time::{StoreTime, move_along};
 use super::transaction::{Items, Tx};
+use crate::planted::{Bug, planted};
 use crate::store::{StoreError, StoreErrorKind, Wake};
 
 /// 512 requests, or 1,000 items (one request may bring as many): a commit of that takes some milliseconds; more would
@@ -348,7 +349,8 @@ impl Writing {
     fn set_sync(&mut self, syncs: bool) -> rusqlite::Result<()> {
         if self.syncs != Some(syncs) {
             self.syncs = None;
-            self.connection.pragma_update(None, "synchronous", if syncs { "FULL" } else { "NORMAL" })?;
+            let level = if syncs && !planted(Bug::AnswerBeforeSync) { "FULL" } else { "NORMAL" };
+            self.connection.pragma_update(None, "synchronous", level)?;
             self.syncs = Some(syncs);
         }
         Ok(())
