@@ -7,8 +7,11 @@ CREATE TABLE jobs (
     id               BLOB    NOT NULL UNIQUE CHECK (length(id) = 16),
     kind             TEXT    NOT NULL,
     queue            TEXT    NOT NULL,
+    -- Not IN (…): SQLite builds a temporary table for a list of three or more, at every write of a row. It took a
+    -- third of the time.
     status           TEXT    NOT NULL
-        CHECK (status IN ('queued', 'running', 'retrying', 'succeeded', 'failed_permanent', 'cancelled')),
+        CHECK (status = 'queued' OR status = 'running' OR status = 'retrying' OR status = 'succeeded'
+               OR status = 'failed_permanent' OR status = 'cancelled'),
     priority         INTEGER NOT NULL CHECK (priority BETWEEN -100 AND 100),
     attempts         INTEGER NOT NULL CHECK (attempts >= 0),
     max_attempts     INTEGER NOT NULL CHECK (max_attempts >= 1),
@@ -35,7 +38,7 @@ CREATE TABLE jobs (
     CHECK ((status = 'running') = (lease_expires_at IS NOT NULL)),
     CHECK (status <> 'running'
            OR (worker IS NOT NULL AND lease_token IS NOT NULL AND lease_ms IS NOT NULL AND started_at IS NOT NULL)),
-    CHECK ((status IN ('succeeded', 'failed_permanent', 'cancelled')) = (finished_at IS NOT NULL))
+    CHECK ((status = 'succeeded' OR status = 'failed_permanent' OR status = 'cancelled') = (finished_at IS NOT NULL))
 ) STRICT;
 
 -- Claims. Queue and kind come first: a backlog nobody asked for, a paused queue and jobs of the future are never walked.
