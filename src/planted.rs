@@ -13,6 +13,30 @@
 pub(crate) enum Bug {
     /// SQLite commits without waiting for the disk.
     AnswerBeforeSync,
+    /// SQLite never syncs at all.
+    SyncOff,
+    /// A sync that failed is taken for a hiccup.
+    SyncErrorIgnored,
+    /// A full disk is answered as a fault of the server.
+    FullIsInternal,
+    /// Every failed poll writes a line.
+    EveryPollIsLogged,
+    /// A batch is committed in two halves.
+    BatchInHalves,
+    /// A crash of the worker does not use up an attempt.
+    CrashesCostNothing,
+    /// A row that cannot be read fails the claim it is in.
+    BadRowFailsClaim,
+    /// Error text is stored however long it is.
+    ErrorTextUncut,
+    /// The reaper looks at the first thousand running jobs only.
+    ReapFirstPageOnly,
+    /// Jobs that failed together are tried again together.
+    RetriesInStep,
+    /// A delay is counted from this machine's time of day.
+    HostClock,
+    /// Leases stay where they are when the machine's clock is set.
+    ClockStepsIgnored,
 }
 
 /// Whether this bug is alive in this process.

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::limits::SCHEDULE_HORIZON;
 use super::{AttemptOutcome, ErrorText, Failure, Json, Outcome, RetryPolicy, Status};
+use crate::planted::{Bug, planted};
 
 /// Why an attempt ended.
 #[derive(Debug, Clone, Copy)]
@@ -79,7 +80,8 @@ pub fn decide(ending: Ending<'_>, held: Held<'_>) -> Transition {
             };
             // At once: the lease has been the wait already.
             let failure = Failure { error: ErrorText::new(error), permanent: false, retry_after: Some(Duration::ZERO) };
-            fail(&failure, recorded, held)
+            let given_back = u32::from(planted(Bug::CrashesCostNothing));
+            fail(&failure, recorded, Held { attempts: held.attempts - given_back, ..held })
         }
     }
 }

@@ -14,6 +14,7 @@ use super::row::{Id, JOB_COLUMNS, QUEUE_COLUMN, STATUS_COLUMN, job_columns, read
 use super::transaction::Tx;
 use super::writer::{Lane, Verb};
 use crate::job::{ErrorText, JobRecord, Lease, LeaseToken, QueueName, Status};
+use crate::planted::{Bug, planted};
 use crate::store::{Claim, WorkerFate};
 
 impl Verb for Claim {
@@ -108,6 +109,9 @@ fn claim_one(tx: &mut Tx<'_>, claim: &Claim, seq: i64) -> rusqlite::Result<Optio
         Ok(job) => {
             let reason = format!("waiting although all {} attempts are used up", job.max_attempts);
             return bury(tx, seq, waiting, &reason);
+        }
+        Err(error) if planted(Bug::BadRowFailsClaim) => {
+            return Err(rusqlite::Error::ToSqlConversionFailure(error.into()));
         }
         Err(error) => return bury(tx, seq, waiting, &error.to_string()),
     };

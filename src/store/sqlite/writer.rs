@@ -350,6 +350,7 @@ impl Writing {
         if self.syncs != Some(syncs) {
             self.syncs = None;
             let level = if syncs && !planted(Bug::AnswerBeforeSync) { "FULL" } else { "NORMAL" };
+            let level = if planted(Bug::SyncOff) { "OFF" } else { level };
             self.connection.pragma_update(None, "synchronous", level)?;
             self.syncs = Some(syncs);
         }
@@ -363,7 +364,9 @@ impl Writing {
         let step = self.time.step();
         if let Some(step) = step {
             tracing::warn!(from = step.from_micros, to = step.to_micros, "the clock was set; leases move along");
-            move_along(&self.connection, step)?;
+            if !planted(Bug::ClockStepsIgnored) {
+                move_along(&self.connection, step)?;
+            }
         }
         let now_micros = step.map_or_else(|| self.time.now_micros(), |step| step.to_micros);
         let mut tx = Tx::new(&self.connection, now_micros, items);
