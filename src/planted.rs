@@ -37,6 +37,34 @@ pub(crate) enum Bug {
     HostClock,
     /// Leases stay where they are when the machine's clock is set.
     ClockStepsIgnored,
+    /// Any lease, however old, may settle its job.
+    SettleUnfenced,
+    /// The reaper ends leases that have an hour to go.
+    LiveLeasesReaped,
+    /// A claim does not keep others from claiming the same job.
+    JobLeasedTwice,
+    /// Idempotency keys are thrown away.
+    KeyIgnored,
+    /// The API answers while the commit is still under way.
+    AnswerBeforeCommit,
+    /// A job that fails is tried again without end.
+    RetriesNeverEnd,
+    /// An attempt that was followed by another leaves no trace.
+    CauseForgotten,
+    /// Heartbeats and settles wait behind new jobs.
+    OneLane,
+    /// The worker goes without waiting for its jobs or giving them back.
+    ShutdownAbandons,
+    /// Processes of one name have one identity.
+    WorkerByName,
+    /// Nobody looks for expired leases.
+    ReaperNeverRuns,
+    /// A job whose cancel was requested is tried again when it fails.
+    CancelledIsRetried,
+    /// A running job can be deleted.
+    RunningDeleted,
+    /// The same settle again is answered otherwise.
+    RepeatIsLost,
 }
 
 /// Whether this bug is alive in this process.

@@ -87,7 +87,8 @@ pub fn decide(ending: Ending<'_>, held: Held<'_>) -> Transition {
 }
 
 fn fail(failure: &Failure, recorded: AttemptOutcome, held: Held<'_>) -> Transition {
-    let mut transition = if held.cancel_requested {
+    let held = if planted(Bug::RetriesNeverEnd) { Held { attempts: 0, ..held } } else { held };
+    let mut transition = if held.cancel_requested && !planted(Bug::CancelledIsRetried) {
         // Never `retrying`: a job whose cancel was requested must end.
         stay(held, Status::Cancelled, recorded)
     } else if failure.permanent || held.attempts >= held.max_attempts {

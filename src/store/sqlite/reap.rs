@@ -43,9 +43,10 @@ impl Verb for Reap {
         let page = "FROM (SELECT * FROM jobs WHERE status = 'running' ORDER BY seq LIMIT 1000)";
         let first_page =
             planted(Bug::ReapFirstPageOnly).then(|| EXPIRED.replace("FROM jobs INDEXED BY jobs_leased", page));
+        let now = tx.now_micros() + i64::from(planted(Bug::LiveLeasesReaped)) * 3_600_000_000;
         let expired: Vec<Expired> = tx
             .statement(first_page.as_deref().unwrap_or(EXPIRED))?
-            .query_map(params![tx.now_micros(), self.limit as i64], |row| {
+            .query_map(params![now, self.limit as i64], |row| {
                 Ok(Expired {
                     seq: row.get(0)?,
                     id: row.get(1)?,
