@@ -13,6 +13,58 @@
 pub(crate) enum Bug {
     /// SQLite commits without waiting for the disk.
     AnswerBeforeSync,
+    /// SQLite never syncs at all.
+    SyncOff,
+    /// A sync that failed is taken for a hiccup.
+    SyncErrorIgnored,
+    /// A full disk is answered as a fault of the server.
+    FullIsInternal,
+    /// Every failed poll writes a line.
+    EveryPollIsLogged,
+    /// A batch is committed in two halves.
+    BatchInHalves,
+    /// A crash of the worker does not use up an attempt.
+    CrashesCostNothing,
+    /// A row that cannot be read fails the claim it is in.
+    BadRowFailsClaim,
+    /// Error text is stored however long it is.
+    ErrorTextUncut,
+    /// The reaper looks at the first thousand running jobs only.
+    ReapFirstPageOnly,
+    /// Jobs that failed together are tried again together.
+    RetriesInStep,
+    /// A delay is counted from this machine's time of day.
+    HostClock,
+    /// Leases stay where they are when the machine's clock is set.
+    ClockStepsIgnored,
+    /// Any lease, however old, may settle its job.
+    SettleUnfenced,
+    /// The reaper ends leases that have an hour to go.
+    LiveLeasesReaped,
+    /// A claim does not keep others from claiming the same job.
+    JobLeasedTwice,
+    /// Idempotency keys are thrown away.
+    KeyIgnored,
+    /// The API answers while the commit is still under way.
+    AnswerBeforeCommit,
+    /// A job that fails is tried again without end.
+    RetriesNeverEnd,
+    /// An attempt that was followed by another leaves no trace.
+    CauseForgotten,
+    /// Heartbeats and settles wait behind new jobs.
+    OneLane,
+    /// The worker goes without waiting for its jobs or giving them back.
+    ShutdownAbandons,
+    /// Processes of one name have one identity.
+    WorkerByName,
+    /// Nobody looks for expired leases.
+    ReaperNeverRuns,
+    /// A job whose cancel was requested is tried again when it fails.
+    CancelledIsRetried,
+    /// A running job can be deleted.
+    RunningDeleted,
+    /// The same settle again is answered otherwise.
+    RepeatIsLost,
 }
 
 /// Whether this bug is alive in this process.

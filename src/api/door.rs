@@ -177,6 +177,8 @@ fn add_headers(response: &mut Response, id: &str) {
 fn log(status: u16, took: Duration) {
     let took_ms = took.as_secs_f64() * 1_000.0;
     match status {
+        // Refusals that pass by themselves come in floods; whoever met the cause has said so.
+        503 => tracing::debug!(target: "steadfast::access", status, took_ms, "answered"),
         500.. => tracing::warn!(target: "steadfast::access", status, took_ms, "answered"),
         400..500 => tracing::info!(target: "steadfast::access", status, took_ms, "answered"),
         _ => tracing::debug!(target: "steadfast::access", status, took_ms, "answered"),

@@ -13,6 +13,7 @@ use super::state::{Api, Shared, to_the_end};
 use super::wire;
 use crate::job::limits::BATCH_MAX;
 use crate::job::{JobRequest, NewJob};
+use crate::planted::{Bug, planted};
 use crate::queue::{BatchError, EnqueueError};
 use crate::store::{Enqueued, StoreError, StoreErrorKind};
 
@@ -106,6 +107,12 @@ async fn prepare_all(api: &Shared, requests: Vec<JobRequest>) -> Result<Vec<NewJ
 
 async fn store(api: &Shared, jobs: Vec<NewJob>) -> Result<Vec<Enqueued>, Problem> {
     api.depth.admit(&api.queue, &jobs).await?;
+    if planted(Bug::AnswerBeforeCommit) {
+        let (now, store) = (jiff::Timestamp::now(), api.queue.store().clone());
+        let early = jobs.iter().map(|job| Enqueued { created: true, job: job.as_stored(now, now) }).collect();
+        tokio::spawn(async move { store.enqueue(jobs).await });
+        return Ok(early);
+    }
     Ok(api.queue.store().enqueue(jobs).await?)
 }
 

@@ -12,7 +12,7 @@ use serde::Serialize;
 use super::wire;
 use crate::job::{NotAName, Refusal};
 use crate::queue::{BatchError, EnqueueError, KindError};
-use crate::store::{StoreError, StoreErrorKind};
+use crate::store::{StoreError, StoreErrorKind, complain};
 
 macro_rules! codes {
     ($($(#[$doc:meta])* $name:ident = $status:literal $slug:literal $title:literal;)*) => {
@@ -193,8 +193,7 @@ impl From<StoreError> for Problem {
                 return Self::new(Code::Internal, "the server's log says more under this request_id");
             }
         };
-        // Told to the caller and shown by /readyz; a flood of requests must not become a flood of lines.
-        tracing::debug!(?error, "the store could not be used");
+        complain(&error, "the store cannot be used; callers are asked to try again");
         Self::new(code, detail).retry_after(after_s)
     }
 }

@@ -5,6 +5,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use super::limits::NAME_MAX_BYTES;
+use crate::planted::{Bug, planted};
 
 /// A name was refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -110,8 +111,10 @@ impl WorkerId {
             .map(|c| if c.is_ascii_alphanumeric() || "_.:-".contains(c) { c } else { '-' })
             .take(NAME_MAX_BYTES - 13)
             .collect();
-        name.push('-');
-        name.push_str(&incarnation[..12]);
+        if !planted(Bug::WorkerByName) {
+            name.push('-');
+            name.push_str(&incarnation[..12]);
+        }
         Self(name.into())
     }
 }

@@ -10,6 +10,7 @@ use super::limits::{
     TIMEOUT_MAX,
 };
 use super::{JobId, JobRecord, Json, Kind, KindDefaults, Limits, NotAName, QueueName, Status};
+use crate::planted::{Bug, planted};
 
 /// What a caller asks for, unchecked. Only `kind` and `payload` must be said.
 #[derive(Debug, Clone)]
@@ -170,7 +171,7 @@ impl NewJob {
 
     /// Its key, if it has one.
     pub fn idempotency_key(&self) -> Option<&str> {
-        self.idempotency_key.as_deref()
+        self.idempotency_key.as_deref().filter(|_| !planted(Bug::KeyIgnored))
     }
 
     /// What a read would find once it is stored: stores answer with it without reading.

@@ -23,6 +23,8 @@ pub(super) fn steadfast() -> Command {
         .arg_required_else_help(true);
     let command = Role::ALL.into_iter().fold(command, |command, role| command.subcommand(role_command(role)));
     let command = command.subcommand(config_command()).subcommand(completions_command());
+    #[cfg(all(feature = "api", feature = "postgres", feature = "sqlite", feature = "worker"))]
+    let command = command.subcommand(<super::bench::Bench as clap::Args>::augment_args(Command::new("bench")));
     // The commands bring a description of their own.
     Operate::augment_subcommands(command).about(ABOUT)
 }

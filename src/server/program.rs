@@ -65,6 +65,8 @@ pub fn steadfast() -> ExitCode {
     let ended = match matches.subcommand() {
         Some(("config", matches)) => config(matches),
         Some(("completions", matches)) => completions(matches),
+        #[cfg(all(feature = "api", feature = "postgres", feature = "sqlite", feature = "worker"))]
+        Some(("bench", matches)) => bench(matches),
         Some((name, given)) => match Role::ALL.into_iter().find(|role| role.name() == name) {
             Some(role) => run_role(role, given),
             None => return operate(&matches),
@@ -118,6 +120,11 @@ fn completions(matches: &ArgMatches) -> Result<()> {
     clap_complete::generate(shell, &mut command::steadfast(), "steadfast", &mut script);
     say_raw(&String::from_utf8_lossy(&script));
     Ok(())
+}
+
+#[cfg(all(feature = "api", feature = "postgres", feature = "sqlite", feature = "worker"))]
+fn bench(matches: &ArgMatches) -> Result<()> {
+    super::bench::run(super::bench::Bench::from_arg_matches(matches).unwrap_or_else(|error| error.exit()))
 }
 
 fn operate(matches: &ArgMatches) -> ExitCode {

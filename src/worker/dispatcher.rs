@@ -10,7 +10,7 @@ use super::context::Attempt;
 use super::runtime::{Shared, Work};
 use crate::job::limits::BATCH_MAX;
 use crate::job::{Kind, Outcome};
-use crate::store::{Claim, StoreError, StoreErrorKind, WorkerFate};
+use crate::store::{Claim, StoreError, StoreErrorKind, WorkerFate, complain};
 
 /// 1 s: a job that was claimed ahead and still waits is given back to whoever is faster.
 const HOARDED: Duration = Duration::from_secs(1);
@@ -66,7 +66,7 @@ pub(super) async fn run<S: Send + Sync + 'static>(shared: Arc<Shared<S>>) {
             Err(error) => {
                 errors += 1;
                 let pause = error_pause(errors);
-                tracing::warn!(?error, ?pause, "cannot claim jobs; trying again");
+                complain(&error, "cannot claim jobs; trying again");
                 let _ = stop.run_until_cancelled(tokio::time::sleep(pause)).await;
             }
         }

@@ -12,7 +12,7 @@ use super::held::HeldLeases;
 use super::settler::report_lost;
 use crate::job::limits::BATCH_MAX;
 use crate::queue::Queue;
-use crate::store::{Beat, Extend, Extended, StoreError, StoreErrorKind};
+use crate::store::{Beat, Extend, Extended, StoreError, StoreErrorKind, complain};
 
 /// 3: two beats may be missed before a lease runs out.
 const BEATS_PER_LEASE: u32 = 3;
@@ -26,7 +26,7 @@ pub(super) async fn run(queue: Queue, held: &HeldLeases, lease: Duration, progre
         let wait = match beat(&queue, held, lease).await {
             Ok(()) => interval,
             Err(error) => {
-                tracing::warn!(?error, leases = held.len(), "cannot extend leases; trying again");
+                complain(&error, "cannot extend leases; trying again");
                 interval / 4
             }
         };

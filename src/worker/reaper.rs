@@ -3,21 +3,29 @@
 
 use std::time::Duration;
 
+use crate::planted::{Bug, planted};
 use crate::queue::Queue;
-use crate::store::Reap;
+use crate::store::{Reap, StoreError, StoreErrorKind, complain};
 
 /// 500 in one step: short transactions, and a crash of a large fleet is still cleared in seconds.
 const BATCH: usize = 500;
 
 pub(super) async fn run(queue: Queue, interval: Duration) {
+    if planted(Bug::ReaperNeverRuns) {
+        std::future::pending::<()>().await;
+    }
     loop {
-        reap_all(&queue).await;
+        if reap_all(&queue).await.is_err() {
+            // Not to be mended from here: the watchdog ends the process.
+            return;
+        }
         // Jitter, so that a fleet that was started together does not reap together.
         tokio::time::sleep(interval.mul_f64(0.9 + fastrand::f64() / 5.0)).await;
     }
 }
 
-async fn reap_all(queue: &Queue) {
+/// An error only if the store is beyond use.
+async fn reap_all(queue: &Queue) -> Result<(), StoreError> {
     loop {
         match queue.store().reap(Reap { limit: BATCH }).await {
             Ok(reaped) => {
@@ -29,12 +37,16 @@ async fn reap_all(queue: &Queue) {
                     );
                 }
                 if reaped.len() < BATCH {
-                    return;
+                    return Ok(());
                 }
             }
+            Err(error) if error.kind() == StoreErrorKind::Damaged => {
+                tracing::error!(?error, "the store is beyond use");
+                return Err(error);
+            }
             Err(error) => {
-                tracing::warn!(?error, "cannot look for expired leases; trying again");
-                return;
+                complain(&error, "cannot look for expired leases; trying again");
+                return Ok(());
             }
         }
     }

@@ -13,6 +13,7 @@ use super::settler::Outcomes;
 use super::supervise::supervise;
 use super::{StopReason, Worker, WorkerError, WorkerHealth};
 use super::{dispatcher, heartbeat, pool, pruner, reaper, settler};
+use crate::planted::{Bug, planted};
 
 /// 5 s beyond the grace period to record the last outcomes; leases of what is left expire on their own.
 const FLUSH_MAX: Duration = Duration::from_secs(5);
@@ -138,6 +139,9 @@ impl Loops {
     /// heartbeats stop.
     async fn wind_down<S: Send + Sync + 'static>(mut self, shared: &Arc<Shared<S>>) {
         shared.stop_claiming.cancel();
+        if planted(Bug::ShutdownAbandons) {
+            return;
+        }
         shared.held.stop_all(StopReason::ShuttingDown);
         let grace = tokio::time::sleep(shared.settings.shutdown_grace);
         tokio::pin!(grace);

@@ -11,7 +11,7 @@ use super::dispatcher::error_pause;
 use super::held::HeldLeases;
 use crate::job::Outcome;
 use crate::queue::Queue;
-use crate::store::{Settle, Settled, StoreError, StoreErrorKind};
+use crate::store::{Settle, Settled, StoreError, StoreErrorKind, complain};
 
 /// 512 outcomes in one settle: about what one commit takes in a few milliseconds.
 const BATCH_MAX: usize = 512;
@@ -92,7 +92,7 @@ pub(super) async fn run(queue: Queue, outcomes: &Outcomes, held: &HeldLeases) {
             Err(error) => {
                 errors += 1;
                 let pause = error_pause(errors);
-                tracing::warn!(?error, ?pause, outcomes = batch.len(), "cannot record outcomes; trying again");
+                complain(&error, "cannot record outcomes; trying again");
                 tokio::time::sleep(pause).await;
             }
         }

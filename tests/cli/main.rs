@@ -13,4 +13,5 @@ mod startup;
 #[path = "../support/mod.rs"]
 mod support;
 mod watching;
+#[path = "../support/programs.rs"]
 mod world;

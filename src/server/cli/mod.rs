@@ -15,7 +15,7 @@ mod progress;
 mod queues;
 mod sender;
 mod stats;
-mod table;
+pub(super) mod table;
 mod tokens;
 mod words;
 

@@ -10,7 +10,7 @@ use crate::server::out::say_raw;
 const SHRUNK_MIN: usize = 6;
 
 /// A table being written.
-pub(super) struct Table {
+pub(in crate::server) struct Table {
     header: Vec<&'static str>,
     /// Columns that may be cut.
     shrinking: &'static [usize],
@@ -20,22 +20,22 @@ pub(super) struct Table {
 }
 
 impl Table {
-    pub(super) fn new(header: &[&'static str], shrinking: &'static [usize]) -> Self {
+    pub(in crate::server) fn new(header: &[&'static str], shrinking: &'static [usize]) -> Self {
         Self { header: header.to_vec(), shrinking, dropping: &[], rows: Vec::new() }
     }
 
     /// Columns to leave out where there is no room, the first one first.
-    pub(super) fn dropping(mut self, columns: &'static [usize]) -> Self {
+    pub(in crate::server) fn dropping(mut self, columns: &'static [usize]) -> Self {
         self.dropping = columns;
         self
     }
 
-    pub(super) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
+    pub(in crate::server) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
         self.rows.push(cells.into_iter().collect());
     }
 
     /// Prints it.
-    pub(super) fn print(&self) {
+    pub(in crate::server) fn print(&self) {
         let width = std::io::stdout().is_terminal().then(terminal_size::terminal_size).flatten();
         say_raw(&self.render(width.map(|(width, _)| usize::from(width.0)), colours_wanted()));
     }

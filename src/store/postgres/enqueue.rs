@@ -15,6 +15,7 @@ use super::core::Core;
 use super::row;
 use super::trouble::{self, Effect, Tries, Trouble};
 use crate::job::{JobRecord, NewJob, Start};
+use crate::planted::{Bug, planted};
 use crate::store::{Enqueued, StoreError, StoreErrorKind};
 
 /// 2 calls of a batch may wait for a lock by themselves. If there are more, the calls behind them are not made to wait
@@ -193,6 +194,9 @@ impl<'a> Columns<'a> {
             let (at_us, delay_us) = match job.start() {
                 Start::Now => (None, None),
                 Start::At(at) => (Some(at.as_microsecond()), None),
+                Start::After(delay) if planted(Bug::HostClock) => {
+                    (Some(Timestamp::now().as_microsecond() + row::micros(delay)), None)
+                }
                 Start::After(delay) => (None, Some(row::micros(delay))),
             };
             columns.ids.push(*job.id().as_uuid());

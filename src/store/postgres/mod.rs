@@ -23,6 +23,7 @@ mod lanes;
 mod list;
 mod migrate;
 mod moment;
+mod observe;
 mod open;
 mod pause;
 mod pool;
@@ -50,6 +51,7 @@ use tokio::sync::Mutex;
 use tokio::time::timeout;
 
 pub use migrate::migrate;
+pub use observe::{Observer, Written};
 pub use settings::PostgresSettings;
 
 use self::batch::Batcher;

@@ -2,6 +2,7 @@
 
 use super::pool::quoted;
 use super::row::JOB_COLUMNS;
+use crate::planted::{Bug, planted};
 
 macro_rules! statements {
     ($($name:ident),* $(,)?) => {
@@ -56,7 +57,17 @@ statements!(
     tokens,
 );
 
+/// What planted bugs take from the statements, and what they leave.
+const SABOTAGES: [(Bug, &str, &str); 4] = [
+    (Bug::SettleUnfenced, " AND j.lease_token = t.token AND j.lease_expires_at IS NOT NULL", ""),
+    (Bug::LiveLeasesReaped, "j.lease_expires_at <= now()", "j.lease_expires_at <= now() + interval '1 hour'"),
+    (Bug::JobLeasedTwice, "FOR UPDATE SKIP LOCKED\n    ) ready", ") ready"),
+    (Bug::CauseForgotten, "WHERE p.lease_token IS NOT NULL", "WHERE false"),
+];
+
 /// `SCHEMA.` becomes the schema's name, `JOB_COLUMNS` the columns that `row` reads.
 pub(super) fn rendered(text: &str, schema: &str) -> String {
-    text.replace("SCHEMA.", &format!("{}.", quoted(schema))).replace("JOB_COLUMNS", JOB_COLUMNS)
+    let text = text.replace("SCHEMA.", &format!("{}.", quoted(schema))).replace("JOB_COLUMNS", JOB_COLUMNS);
+    let alive = SABOTAGES.iter().filter(|(bug, ..)| planted(*bug));
+    alive.fold(text, |text, (_, taken, left)| text.replace(taken, left))
 }

@@ -11,7 +11,9 @@ use std::time::Duration;
 
 use rusqlite::Connection;
 
+use super::fault::store_error;
 use super::writer::Inbox;
+use crate::store::complain;
 
 /// 200 ms: seldom enough to cost nothing, often enough that little is left for the writer to finish.
 const INTERVAL: Duration = Duration::from_millis(200);
@@ -59,7 +61,7 @@ fn run(connection: &Connection, inbox: &Inbox, stopped: &mpsc::Receiver<()>) {
             Ok(_) => seen = commits,
             Err(error) => {
                 inbox.note_failure(&error);
-                tracing::warn!(%error, "checkpoint failed; trying again");
+                complain(&store_error("checkpoint", error), "cannot copy the log into the database file; trying again");
             }
         }
     }

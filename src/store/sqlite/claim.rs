@@ -14,6 +14,7 @@ use super::row::{Id, JOB_COLUMNS, QUEUE_COLUMN, STATUS_COLUMN, job_columns, read
 use super::transaction::Tx;
 use super::writer::{Lane, Verb};
 use crate::job::{ErrorText, JobRecord, Lease, LeaseToken, QueueName, Status};
+use crate::planted::{Bug, planted};
 use crate::store::{Claim, WorkerFate};
 
 impl Verb for Claim {
@@ -100,7 +101,7 @@ fn claim_one(tx: &mut Tx<'_>, claim: &Claim, seq: i64) -> rusqlite::Result<Optio
     let (job, waiting, was_started) =
         statement.query_row([seq], |row| Ok((read_job(row), Waiting::read(row), row.get(JOB_COLUMNS)?)))?;
     drop(statement);
-    if was_started {
+    if was_started && !planted(Bug::CauseForgotten) {
         remember_attempt(tx, seq)?;
     }
     let job = match job {
@@ -109,14 +110,18 @@ fn claim_one(tx: &mut Tx<'_>, claim: &Claim, seq: i64) -> rusqlite::Result<Optio
             let reason = format!("waiting although all {} attempts are used up", job.max_attempts);
             return bury(tx, seq, waiting, &reason);
         }
+        Err(error) if planted(Bug::BadRowFailsClaim) => {
+            return Err(rusqlite::Error::ToSqlConversionFailure(error.into()));
+        }
         Err(error) => return bury(tx, seq, waiting, &error.to_string()),
     };
     let (token, now) = (LeaseToken::random(), tx.now_micros());
     // Never past the attempt's own deadline.
     let lease = job.timeout_ms.map_or(claim.lease, |ms| claim.lease.min(Duration::from_millis(ms)));
     let expires_at = now + lease.as_micros() as i64;
+    let row = if planted(Bug::JobLeasedTwice) { -1 } else { seq };
     tx.statement(include_str!("claim.sql"))?.execute(params![
-        seq,
+        row,
         claim.worker.as_str(),
         Id::from(token),
         claim.lease.as_millis() as i64,

@@ -7,6 +7,7 @@ use super::row::{Id, micros, time};
 use super::transaction::Tx;
 use super::writer::{Lane, Verb};
 use crate::job::{NewJob, Start, Status};
+use crate::planted::{Bug, planted};
 use crate::store::Enqueued;
 
 pub(super) struct Enqueue(pub(super) Vec<NewJob>);
@@ -21,7 +22,14 @@ impl Verb for Enqueue {
     }
 
     fn apply(&mut self, tx: &mut Tx<'_>) -> rusqlite::Result<Vec<Enqueued>> {
-        self.0.iter().map(|job| enqueue(tx, job)).collect()
+        let middle = planted(Bug::BatchInHalves).then_some(self.0.len() / 2);
+        let all = self.0.iter().enumerate().map(|(index, job)| {
+            if Some(index) == middle {
+                tx.connection().execute_batch("COMMIT; BEGIN IMMEDIATE")?;
+            }
+            enqueue(tx, job)
+        });
+        all.collect()
     }
 }
 

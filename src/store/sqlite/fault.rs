@@ -2,6 +2,7 @@
 
 use rusqlite::{Error, ErrorCode, ffi};
 
+use crate::planted::{Bug, planted};
 use crate::store::{StoreError, StoreErrorKind};
 
 pub(super) fn store_error(doing: &'static str, error: Error) -> StoreError {
@@ -13,7 +14,7 @@ fn kind(error: &Error) -> StoreErrorKind {
         return StoreErrorKind::Damaged;
     }
     match error.sqlite_error_code() {
-        Some(ErrorCode::DiskFull) => StoreErrorKind::Full,
+        Some(ErrorCode::DiskFull) if !planted(Bug::FullIsInternal) => StoreErrorKind::Full,
         Some(ErrorCode::ConstraintViolation | ErrorCode::TooBig | ErrorCode::TypeMismatch) => StoreErrorKind::Rejected,
         Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => StoreErrorKind::Damaged,
         Some(ErrorCode::OperationInterrupted) => StoreErrorKind::Timeout,
@@ -33,5 +34,5 @@ pub(super) fn is_lock(error: &StoreError) -> bool {
 /// The disk refused to sync. What it holds is unknown from then on, and syncing again would only hide that.
 pub(super) fn is_sync_failure(error: &Error) -> bool {
     let code = error.sqlite_error().map(|error| error.extended_code);
-    matches!(code, Some(ffi::SQLITE_IOERR_FSYNC | ffi::SQLITE_IOERR_DIR_FSYNC))
+    matches!(code, Some(ffi::SQLITE_IOERR_FSYNC | ffi::SQLITE_IOERR_DIR_FSYNC)) && !planted(Bug::SyncErrorIgnored)
 }

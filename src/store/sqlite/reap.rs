@@ -7,6 +7,7 @@ use super::settle::end_attempt;
 use super::transaction::Tx;
 use super::writer::{Lane, Verb};
 use crate::job::{Ending, Expiry, Held, JobId, Kind, RetryPolicy, WorkerId, decide};
+use crate::planted::{Bug, planted};
 use crate::store::{Reap, Reaped};
 
 pub(super) const EXPIRED: &str = "
@@ -39,9 +40,13 @@ impl Verb for Reap {
     }
 
     fn apply(&mut self, tx: &mut Tx<'_>) -> rusqlite::Result<Vec<Reaped>> {
+        let page = "FROM (SELECT * FROM jobs WHERE status = 'running' ORDER BY seq LIMIT 1000)";
+        let first_page =
+            planted(Bug::ReapFirstPageOnly).then(|| EXPIRED.replace("FROM jobs INDEXED BY jobs_leased", page));
+        let now = tx.now_micros() + i64::from(planted(Bug::LiveLeasesReaped)) * 3_600_000_000;
         let expired: Vec<Expired> = tx
-            .statement(EXPIRED)?
-            .query_map(params![tx.now_micros(), self.limit as i64], |row| {
+            .statement(first_page.as_deref().unwrap_or(EXPIRED))?
+            .query_map(params![now, self.limit as i64], |row| {
                 Ok(Expired {
                     seq: row.get(0)?,
                     id: row.get(1)?,

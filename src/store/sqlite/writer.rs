@@ -83,13 +83,14 @@ impl Writer {
     /// Applies and commits, then answers. Goes on even if the caller goes away.
     pub(super) async fn write<V: Verb>(&self, verb: V) -> Result<V::Answer, StoreError> {
         let gone = |_| StoreError::new(StoreErrorKind::Unavailable, V::NAME);
-        let lane = match V::LANE {
+        let lane = if planted(Bug::OneLane) { Lane::Bulk } else { V::LANE };
+        let places = match lane {
             Lane::Urgent => &self.urgent,
             Lane::Bulk => &self.bulk,
         };
-        let place = lane.clone().acquire_owned().await.map_err(|_| gone(()))?;
+        let place = places.clone().acquire_owned().await.map_err(|_| gone(()))?;
         let (reply, answer) = oneshot::channel();
-        self.inbox.put(V::LANE, Box::new(Request { verb, answer: None, reply, _place: place }))?;
+        self.inbox.put(lane, Box::new(Request { verb, answer: None, reply, _place: place }))?;
         answer.await.map_err(|_| gone(()))?
     }
 
@@ -350,6 +351,7 @@ impl Writing {
         if self.syncs != Some(syncs) {
             self.syncs = None;
             let level = if syncs && !planted(Bug::AnswerBeforeSync) { "FULL" } else { "NORMAL" };
+            let level = if planted(Bug::SyncOff) { "OFF" } else { level };
             self.connection.pragma_update(None, "synchronous", level)?;
             self.syncs = Some(syncs);
         }
@@ -363,7 +365,9 @@ impl Writing {
         let step = self.time.step();
         if let Some(step) = step {
             tracing::warn!(from = step.from_micros, to = step.to_micros, "the clock was set; leases move along");
-            move_along(&self.connection, step)?;
+            if !planted(Bug::ClockStepsIgnored) {
+                move_along(&self.connection, step)?;
+            }
         }
         let now_micros = step.map_or_else(|| self.time.now_micros(), |step| step.to_micros);
         let mut tx = Tx::new(&self.connection, now_micros, items);

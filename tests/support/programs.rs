@@ -1,4 +1,8 @@
 //! Starts programs, talks to them, stops them.
+//!
+//! Not part of `support/mod.rs`: only test programs that are built together with the real ones can use it.
+
+#![allow(dead_code, reason = "each test program uses a part of this")]
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -71,6 +75,8 @@ impl World {
     pub(crate) fn program(&self, path: &str) -> Command {
         let mut command = Command::new(path);
         command.current_dir(self.directory.path()).env_clear().env("PATH", std::env::var_os("PATH").unwrap());
+        // The fault suite tests itself with bugs that live in the programs.
+        command.envs(std::env::var_os("STEADFAST_PLANTED_BUG").map(|bug| ("STEADFAST_PLANTED_BUG", bug)));
         command
     }
 

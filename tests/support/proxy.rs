@@ -1,5 +1,7 @@
 //! A wire between a store and its server that can be cut, or go dead without a sound.
 
+#![allow(dead_code, reason = "each test program uses a part of this")]
+
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 

@@ -1,0 +1,94 @@
+//! `steadfast bench`: how fast this machine and this database are with Steadfast on them, measured the way people use
+//! it: through [`Queue`](crate::queue::Queue), [`Worker`](crate::worker::Worker) and the HTTP API, with their defaults.
+//!
+//! It works in a file or a schema of its own and removes it, also when interrupted; it never touches anybody's jobs,
+//! and never turns a safety off to be faster. One file per shape (`drain`, `life`, `enqueue`, `latency`, `http`,
+//! `workers`); `stage` is what they measure on, `run` repeats them in turns, `report` says what came out. What the
+//! figures mean, and how they compare, is in `docs/benchmarks.md`.
+
+mod arrivals;
+mod child;
+mod cpu;
+mod disk;
+mod drain;
+mod enqueue;
+mod figures;
+mod latency;
+mod life;
+mod noop;
+mod peer;
+mod place;
+mod progress;
+mod report;
+mod run;
+mod stage;
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+use clap::{Args, Subcommand};
+
+/// Measure how fast jobs go in and out, on this machine and database
+#[derive(Debug, Args)]
+pub(super) struct Bench {
+    #[command(subcommand)]
+    shape: Shape,
+}
+
+#[derive(Debug, Subcommand)]
+enum Shape {
+    /// Preload jobs, then let one worker finish them all
+    Drain(drain::Drain),
+    /// Enqueue one by one and work at the same time, in one process
+    Life(life::Life),
+    /// Enqueue only, one job per call or in batches
+    Enqueue(enqueue::Enqueue),
+    /// Jobs arrive by the clock: how long until each is started
+    Latency(latency::Latency),
+    /// One operation for a harness that compares queues: setup, enqueue, bulk, drain, latency
+    #[command(hide = true)]
+    Peer(peer::Peer),
+    /// A worker process of another benchmark
+    #[command(hide = true)]
+    Child(child::Child),
+}
+
+/// What every shape takes.
+#[derive(Debug, Args)]
+struct Common {
+    /// sqlite://FILE (which must not exist yet) or postgres://… (a schema of its own is made in that database);
+    /// left out: a SQLite file in a directory of its own
+    #[arg(long, value_name = "URL", env = "STEADFAST_BENCH_STORE", hide_env_values = true)]
+    store: Option<String>,
+    /// Where that directory is made; left out: TMPDIR if set, else the current directory
+    #[arg(long, value_name = "DIRECTORY")]
+    dir: Option<PathBuf>,
+    /// How often each measurement is repeated; the median is reported
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
+    repeats: u32,
+    /// One JSON object on stdout, and nothing else
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs the benchmark.
+pub(super) fn run(bench: Bench) -> Result<()> {
+    let filter = std::env::var("RUST_LOG").unwrap_or_else(|_| "warn".into());
+    let lines = tracing_subscriber::fmt().with_env_filter(tracing_subscriber::EnvFilter::builder().parse_lossy(filter));
+    // Somebody who embeds this may log by themselves already.
+    let _ = lines.with_writer(std::io::stderr).try_init();
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start threads")?;
+    let ended = runtime.block_on(async {
+        match bench.shape {
+            Shape::Drain(shape) => run::run(&shape.common, &shape).await,
+            Shape::Life(shape) => run::run(&shape.common, &shape).await,
+            Shape::Enqueue(shape) => run::run(&shape.common, &shape).await,
+            Shape::Latency(shape) => run::run(&shape.common, &shape).await,
+            Shape::Peer(peer) => peer.run().await,
+            Shape::Child(child) => child.run().await,
+        }
+    });
+    // A measurement that was broken off may still be waiting for a database.
+    runtime.shutdown_background();
+    ended
+}

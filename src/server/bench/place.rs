@@ -1,0 +1,209 @@
+//! Where a benchmark keeps its jobs: a SQLite file or a PostgreSQL schema that is made for it and removed after it.
+//!
+//! It never uses a file that exists or a schema somebody else made.
+
+use std::fs;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+
+use super::Common;
+use crate::queue::{Queue, QueueBuilder};
+use crate::store::postgres::{Observer, PostgresSettings};
+
+/// Removing a schema waits this long for a worker that was broken off to let go of it.
+const REMOVAL_TRIES: usize = 8;
+
+/// 5 s for the threads of a worker to end on a busy machine.
+const LETTING_GO: Duration = Duration::from_secs(5);
+
+/// The home of all rounds of one run.
+#[derive(Debug)]
+pub(super) struct Home {
+    /// A directory of our own; the disk is measured in it, too.
+    pub(super) directory: PathBuf,
+    kind: Kind,
+    /// What was made and not removed yet, named by [`Place::schema`].
+    made: Mutex<Vec<String>>,
+    run: String,
+}
+
+#[derive(Debug)]
+enum Kind {
+    /// The file the caller named, or `None` for one in our directory.
+    Sqlite(Option<PathBuf>),
+    Postgres {
+        url: String,
+    },
+}
+
+/// The home of one round.
+#[derive(Debug, Clone)]
+pub(super) struct Place {
+    /// For `DATABASE_URL`.
+    pub(super) url: String,
+    pub(super) schema: String,
+    pub(super) sqlite_file: Option<PathBuf>,
+}
+
+impl Place {
+    pub(super) fn builder(&self) -> QueueBuilder {
+        Queue::builder(&self.url).schema(&self.schema)
+    }
+
+    /// Opens the queue. A SQLite file has one owner: the threads of a worker that has just ended may need a moment to
+    /// let go of it.
+    pub(super) async fn open(&self) -> Result<Queue> {
+        let mut patience = if self.sqlite_file.is_some() { LETTING_GO } else { Duration::ZERO };
+        loop {
+            match self.builder().open().await {
+                Err(_) if patience > Duration::ZERO => {
+                    const PAUSE: Duration = Duration::from_millis(20);
+                    tokio::time::sleep(PAUSE).await;
+                    patience = patience.saturating_sub(PAUSE);
+                }
+                opened => return Ok(opened?),
+            }
+        }
+    }
+
+    /// A place that somebody else looks after.
+    pub(super) fn existing(url: String, schema: String) -> Self {
+        Self { url, schema, sqlite_file: None }
+    }
+}
+
+impl Home {
+    pub(super) fn new(common: &Common) -> Result<Self> {
+        let run = uuid::Uuid::new_v4().simple().to_string()[..10].to_owned();
+        let kind = match common.store.as_deref() {
+            None => Kind::Sqlite(None),
+            Some(url) if url.starts_with("postgres://") || url.starts_with("postgresql://") => {
+                Kind::Postgres { url: url.to_owned() }
+            }
+            Some(url) => Kind::Sqlite(Some(new_file(url)?)),
+        };
+        let base = match (&common.dir, std::env::var_os("TMPDIR").filter(|path| !path.is_empty())) {
+            (Some(directory), _) => directory.clone(),
+            (None, Some(directory)) => directory.into(),
+            // Not the system's usual place, which is often memory: a disk that keeps nothing is fast.
+            (None, None) => std::env::current_dir().context("the current directory cannot be used; give --dir")?,
+        };
+        let base = base.canonicalize().with_context(|| format!("cannot use {}; give another --dir", base.display()))?;
+        let directory = base.join(format!("steadfast-bench-{run}"));
+        let made = fs::DirBuilder::new().mode(0o700).create(&directory);
+        made.with_context(|| format!("cannot make {}; give another --dir", directory.display()))?;
+        Ok(Self { directory, kind, made: Mutex::default(), run })
+    }
+
+    pub(super) fn is_postgres(&self) -> bool {
+        matches!(self.kind, Kind::Postgres { .. })
+    }
+
+    /// An empty, migrated store for one round.
+    pub(super) async fn place(&self, round: usize) -> Result<Place> {
+        let schema = format!("steadfast_bench_{}_{round}", self.run);
+        let place = match &self.kind {
+            Kind::Sqlite(file) => {
+                let path = file.clone().unwrap_or_else(|| self.directory.join(format!("round-{round}.db")));
+                let url = format!("sqlite://{}", path.display());
+                Place { url, schema: String::new(), sqlite_file: Some(path) }
+            }
+            Kind::Postgres { url } => {
+                // By its name a backend is recognised as ours.
+                let separator = if url.contains('?') { '&' } else { '?' };
+                let url = format!("{url}{separator}application_name={schema}");
+                Place { url, schema: schema.clone(), sqlite_file: None }
+            }
+        };
+        self.made.lock().unwrap_or_else(PoisonError::into_inner).push(schema);
+        place.builder().migrate().await?;
+        Ok(place)
+    }
+
+    /// A look at the server from beside; `None` for SQLite.
+    pub(super) async fn observer(&self) -> Result<Option<Observer>> {
+        let Kind::Postgres { url } = &self.kind else { return Ok(None) };
+        // Cleaning up after millions of jobs may take a while.
+        let settings = PostgresSettings { statement_timeout: Duration::from_secs(600), ..PostgresSettings::new(url) };
+        Ok(Some(Observer::connect(&settings).await?))
+    }
+
+    /// Removes what rounds have left. Comes after each round, and at the end however it ends.
+    pub(super) async fn remove_rounds(&self) -> Result<()> {
+        let made = std::mem::take(&mut *self.made.lock().unwrap_or_else(PoisonError::into_inner));
+        match &self.kind {
+            Kind::Sqlite(Some(file)) => remove_sqlite(file),
+            Kind::Sqlite(None) => {
+                for entry in fs::read_dir(&self.directory)?.flatten() {
+                    let _ = fs::remove_file(entry.path());
+                }
+            }
+            Kind::Postgres { .. } if made.is_empty() => {}
+            Kind::Postgres { .. } => {
+                let Some(observer) = self.observer().await? else { return Ok(()) };
+                for schema in made {
+                    remove_schema(&observer, &schema).await?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) async fn remove(self) -> Result<()> {
+        let rounds = self.remove_rounds().await;
+        let directory = fs::remove_dir_all(&self.directory);
+        rounds?;
+        directory.with_context(|| format!("cannot remove {}; do it by hand", self.directory.display()))
+    }
+}
+
+async fn remove_schema(observer: &Observer, schema: &str) -> Result<()> {
+    let mut tries = 0;
+    loop {
+        match observer.drop_schema(schema).await {
+            Ok(()) => return Ok(()),
+            Err(error) if tries == REMOVAL_TRIES => {
+                return Err(error).with_context(|| format!("cannot remove the schema {schema}; drop it by hand"));
+            }
+            // A worker that was broken off may hold a lock until its connection is closed.
+            Err(_) => tokio::time::sleep(Duration::from_millis(250)).await,
+        }
+        tries += 1;
+    }
+}
+
+fn new_file(url: &str) -> Result<PathBuf> {
+    let path = url.strip_prefix("sqlite://").or_else(|| url.strip_prefix("sqlite:")).filter(|path| !path.is_empty());
+    let Some(path) = path else { bail!("--store: use sqlite://FILE or postgres://USER@HOST/DATABASE") };
+    if fs::exists(path)? {
+        bail!("--store: {path} exists, and a benchmark removes its file afterwards; name one that does not exist");
+    }
+    Ok(path.into())
+}
+
+fn remove_sqlite(file: &Path) {
+    for suffix in ["", "-wal", "-shm", ".lock"] {
+        let mut path = file.as_os_str().to_owned();
+        path.push(suffix);
+        // What is not there need not be removed.
+        let _ = fs::remove_file(PathBuf::from(path));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_exists_is_never_used() {
+        let here = std::env::current_exe().unwrap();
+        let error = new_file(&format!("sqlite://{}", here.display())).unwrap_err().to_string();
+        assert!(error.contains("exists"), "{error}");
+        assert!(new_file("sqlite://no-such-file-in-here.db").is_ok());
+        assert!(new_file("mysql://x").is_err() && new_file("sqlite://").is_err());
+    }
+}

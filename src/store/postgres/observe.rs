@@ -1,0 +1,116 @@
+//! A look at the server from beside, for benchmarks: what it is set to, what it has written, and the removal of a
+//! schema made for one. The store itself never uses it.
+
+use std::fmt;
+
+use tokio_postgres::Client;
+use tokio_postgres::types::ToSql;
+
+use super::open::{check_server, connect};
+use super::pool::{Dial, quoted};
+use super::settings::PostgresSettings;
+use super::trouble::Trouble;
+use crate::store::{OpenError, StoreError};
+
+/// What bears on durability and speed.
+const TELLING: [&str; 7] = [
+    "server_version",
+    "fsync",
+    "synchronous_commit",
+    "full_page_writes",
+    "shared_buffers",
+    "max_wal_size",
+    "max_connections",
+];
+
+/// A connection of its own, set up as the store's are.
+pub struct Observer {
+    client: Client,
+    backend: u32,
+    /// Connections live on its thread.
+    _dial: Dial,
+}
+
+/// What the server has written so far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Written {
+    /// Bytes of write-ahead log, of the whole server.
+    pub wal_bytes: u64,
+    /// Transactions committed in this database, as far as backends have reported them.
+    pub commits: u64,
+}
+
+impl Observer {
+    /// Connects.
+    pub async fn connect(settings: &PostgresSettings) -> Result<Self, OpenError> {
+        let dial = Dial::new(settings)?;
+        let client = connect(&dial, settings).await?;
+        check_server(&client, &dial, settings).await?;
+        let asked = client.query_one("SELECT pg_backend_pid()", &[]).await.and_then(|row| row.try_get::<_, i32>(0));
+        let backend = asked.map_err(|error| {
+            OpenError::new(&dial.shown, "the server does not say who it is", "see its message").caused_by(error)
+        })?;
+        Ok(Self { client, backend: backend.unsigned_abs(), _dial: dial })
+    }
+
+    /// The process that serves this connection.
+    pub fn backend(&self) -> u32 {
+        self.backend
+    }
+
+    /// Settings that bear on durability and speed, as a connection of the store finds them.
+    pub async fn settings(&self) -> Result<Vec<(String, String)>, StoreError> {
+        let mut found = Vec::new();
+        for name in TELLING {
+            let value = self.ask::<String>("SELECT current_setting($1)", &[&name]).await?;
+            found.push((name.to_owned(), value));
+        }
+        Ok(found)
+    }
+
+    /// What was written so far.
+    pub async fn written(&self) -> Result<Written, StoreError> {
+        let wal: i64 = self.ask("SELECT (pg_current_wal_insert_lsn() - '0/0')::bigint", &[]).await?;
+        let commits = "SELECT xact_commit FROM pg_stat_database WHERE datname = current_database()";
+        let commits: i64 = self.ask(commits, &[]).await?;
+        Ok(Written { wal_bytes: wal.unsigned_abs(), commits: commits.unsigned_abs() })
+    }
+
+    /// How many connections there are under this application name, which the server cuts after 63 bytes.
+    pub async fn connections(&self, application_name: &str) -> Result<i64, StoreError> {
+        let count =
+            "SELECT count(*) FROM pg_stat_activity WHERE application_name = $1 AND datname = current_database()";
+        self.ask(count, &[&application_name]).await
+    }
+
+    /// Vacuums the jobs of a schema, and writes a checkpoint if this user may.
+    pub async fn tidy(&self, schema: &str) -> Result<(), StoreError> {
+        self.execute(&format!("VACUUM (ANALYZE) {}.jobs", quoted(schema))).await?;
+        // Only some users may; without it the next one comes when the server thinks fit.
+        let _ = self.client.batch_execute("CHECKPOINT").await;
+        Ok(())
+    }
+
+    /// Removes a schema with everything in it.
+    pub async fn drop_schema(&self, schema: &str) -> Result<(), StoreError> {
+        self.execute(&format!("DROP SCHEMA IF EXISTS {} CASCADE", quoted(schema))).await
+    }
+
+    async fn execute(&self, sql: &str) -> Result<(), StoreError> {
+        self.client.batch_execute(sql).await.map_err(|error| Trouble::from(error).doing("observe"))
+    }
+
+    async fn ask<T>(&self, sql: &str, params: &[&(dyn ToSql + Sync)]) -> Result<T, StoreError>
+    where
+        T: for<'a> tokio_postgres::types::FromSql<'a>,
+    {
+        let row = self.client.query_one(sql, params).await;
+        row.and_then(|row| row.try_get(0)).map_err(|error| Trouble::from(error).doing("observe"))
+    }
+}
+
+impl fmt::Debug for Observer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Observer(backend {})", self.backend)
+    }
+}
