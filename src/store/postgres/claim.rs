@@ -94,7 +94,7 @@ async fn step(core: &Core, link: &Object, claim: &Claim, max: usize, reach: Reac
         return Ok(Vec::new());
     }
     let statement = link.prepare_cached(&core.sql.claim).await?;
-    let (wanted, everything) = (max as i64, reach == Reach::Everything);
+    let (wanted, everything) = (max as i64, reach == Reach::Everything || lanes.queues.len() == 1);
     let (worker, lease_ms) = (claim.worker.as_str(), row::millis(claim.lease));
     let rows = link
         .query(

@@ -8,7 +8,8 @@ WITH lane AS MATERIALIZED (
 ),
 wanted AS MATERIALIZED (
     -- How many of the best come from each lane. Looking does not lock, so that the step below locks what it takes and
-    -- no more; $7 asks every lane for as many as there can be, for when others have locked what looked best.
+    -- no more; $7 asks every lane for as many as there can be, for when others have locked what looked best or there
+    -- is only one lane, and then one look at each is enough.
     SELECT best.queue, best.kind, best.priority, best.run_at, best.id,
            CASE WHEN $7::boolean THEN $6::bigint ELSE count(*) END AS n
     FROM (
@@ -20,7 +21,7 @@ wanted AS MATERIALIZED (
               AND j.queue = l.queue AND j.kind = l.kind AND j.priority = l.priority
               AND (j.run_at, j.id) >= (l.run_at, l.id) AND j.run_at <= now()
             ORDER BY j.run_at, j.id
-            LIMIT $6
+            LIMIT CASE WHEN $7::boolean THEN 1 ELSE $6::bigint END
         ) ready
         ORDER BY l.priority DESC, ready.run_at, ready.id
         LIMIT CASE WHEN $7 THEN NULL ELSE $6 END

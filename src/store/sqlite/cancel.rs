@@ -34,7 +34,7 @@ fn cancel(tx: &mut Tx<'_>, id: JobId) -> rusqlite::Result<Cancelled> {
                  WHERE seq = ?1",
             )?
             .execute(params![seq, now])?;
-            tx.moved(&queue, Some(status), Some(Status::Cancelled));
+            tx.moved(queue.as_str(), Some(status), Some(Status::Cancelled));
             Ok(Cancelled::Now)
         }
         Status::Running => {

@@ -36,6 +36,6 @@ impl Verb for Delete {
 pub(super) fn erase(tx: &mut Tx<'_>, seq: i64, id: Id, queue: &QueueName, status: Status) -> rusqlite::Result<()> {
     forget_attempts(tx, id)?;
     tx.statement("DELETE FROM jobs WHERE seq = ?1")?.execute([seq])?;
-    tx.moved(queue, Some(status), None);
+    tx.moved(queue.as_str(), Some(status), None);
     Ok(())
 }

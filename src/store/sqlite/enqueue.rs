@@ -57,7 +57,7 @@ pub(super) fn enqueue(tx: &mut Tx<'_>, job: &NewJob) -> rusqlite::Result<Enqueue
         job.idempotency_key(),
         now,
     ])?;
-    tx.moved(job.queue(), None, Some(Status::Queued));
+    tx.moved(job.queue().as_str(), None, Some(Status::Queued));
     if run_at <= now {
         tx.make_ready();
     }

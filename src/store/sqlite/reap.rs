@@ -1,9 +1,9 @@
 //! reap: running → retrying, failed_permanent or cancelled, for leases that have run out.
 
-use rusqlite::params;
+use rusqlite::{CachedStatement, params};
 
 use super::row::Id;
-use super::settle::end_attempt;
+use super::settle::{end_attempt, end_statement};
 use super::transaction::Tx;
 use super::writer::{Lane, Verb};
 use crate::job::{Ending, Expiry, Held, JobId, Kind, RetryPolicy, WorkerId, decide};
@@ -60,14 +60,15 @@ impl Verb for Reap {
                 })
             })?
             .collect::<Result<_, _>>()?;
-        let reaped = tx.each(&expired, reap)?;
+        let mut end = end_statement(tx)?;
+        let reaped = tx.each(&expired, |tx, expired| reap(tx, &mut end, expired))?;
         // One that cannot be written has been logged by nobody yet; the next round tries it again.
         reaped.iter().filter_map(|item| item.as_ref().err()).for_each(|error| tracing::error!(?error, "cannot reap"));
         Ok(reaped.into_iter().flatten().collect())
     }
 }
 
-fn reap(tx: &mut Tx<'_>, expired: &Expired) -> rusqlite::Result<Reaped> {
+fn reap(tx: &mut Tx<'_>, end: &mut CachedStatement<'_>, expired: &Expired) -> rusqlite::Result<Reaped> {
     let held = Held {
         attempts: expired.attempts,
         max_attempts: expired.max_attempts,
@@ -77,7 +78,7 @@ fn reap(tx: &mut Tx<'_>, expired: &Expired) -> rusqlite::Result<Reaped> {
         dice: 0.0,
     };
     let transition = decide(Ending::Expired(expired.expiry), held);
-    end_attempt(tx, expired.seq, &expired.queue, &transition)?;
+    end_attempt(tx, end, expired.seq, &expired.queue, &transition)?;
     Ok(Reaped {
         job_id: JobId::from(expired.id.0),
         kind: Kind::new(&expired.kind).unwrap_or_else(|_| Kind::unknown()),

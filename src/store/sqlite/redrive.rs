@@ -35,7 +35,7 @@ fn redrive(tx: &mut Tx<'_>, id: JobId) -> rusqlite::Result<Redriven> {
         remember_attempt(tx, job.seq)?;
     }
     tx.statement(include_str!("redrive.sql"))?.execute(params![job.seq, tx.now_micros()])?;
-    tx.moved(&job.queue, Some(job.status), Some(Status::Queued));
+    tx.moved(job.queue.as_str(), Some(job.status), Some(Status::Queued));
     tx.make_ready();
     let record = job_where!(tx.connection(), "seq = ?1", [job.seq])?;
     Ok(record.map_or(Redriven::NotFound, Redriven::Queued))

@@ -17,10 +17,12 @@ macro_rules! job_columns {
 }
 pub(super) use job_columns;
 
-/// How many columns [`job_columns`] names, and where two of them are.
+/// How many columns [`job_columns`] names, and where some of them are.
 pub(super) const JOB_COLUMNS: usize = 21;
+pub(super) const ID_COLUMN: usize = 0;
 pub(super) const QUEUE_COLUMN: usize = 2;
 pub(super) const STATUS_COLUMN: usize = 4;
+pub(super) const RUN_AT_COLUMN: usize = 8;
 
 /// Why a row makes no sense.
 #[derive(Debug, thiserror::Error)]

@@ -1,12 +1,12 @@
 //! settle: running → what `decide` says, fenced by the lease token.
 
-use rusqlite::{OptionalExtension, params};
+use rusqlite::{CachedStatement, OptionalExtension, params};
 
 use super::history::outcome_of;
 use super::row::Id;
 use super::transaction::Tx;
 use super::writer::{Lane, Verb};
-use crate::job::{Ending, Held, Outcome, QueueName, RetryPolicy, Status, Transition, decide};
+use crate::job::{Ending, Held, Outcome, RetryPolicy, Status, Transition, decide};
 use crate::planted::{Bug, planted};
 use crate::store::{Settle, Settled, StoreError};
 
@@ -22,8 +22,15 @@ impl Verb for SettleAll {
     }
 
     fn apply(&mut self, tx: &mut Tx<'_>) -> rusqlite::Result<Self::Answer> {
-        tx.each(&self.0, settle)
+        let mut statements = Statements { look: tx.statement(NEWEST_ATTEMPT)?, end: end_statement(tx)? };
+        tx.each(&self.0, |tx, item| statements.settle(tx, item))
     }
+}
+
+/// Looked up once for a batch: that takes as long as half of one.
+struct Statements<'c> {
+    look: CachedStatement<'c>,
+    end: CachedStatement<'c>,
 }
 
 const NEWEST_ATTEMPT: &str = "
@@ -40,42 +47,43 @@ struct Newest {
     max_attempts: u32,
     cancel_requested: bool,
     queue: String,
-    kind: String,
+    retry: RetryPolicy,
 }
 
-fn settle(tx: &mut Tx<'_>, settle: &Settle) -> rusqlite::Result<Settled> {
-    let newest = tx.statement(NEWEST_ATTEMPT)?.query_row([Id::from(settle.lease.job_id)], |row| {
-        Ok(Newest {
-            seq: row.get(0)?,
-            running: row.get_ref(1)?.as_str()? == Status::Running.as_str(),
-            token: row.get(2)?,
-            outcome: row.get(3)?,
-            attempts: row.get(4)?,
-            max_attempts: row.get(5)?,
-            cancel_requested: row.get(6)?,
-            queue: row.get(7)?,
-            kind: row.get(8)?,
-        })
-    });
-    let Some(newest) = newest.optional()? else { return Ok(Settled::Lost) };
-    let token = Id::from(settle.lease.token);
-    if newest.token != Some(token) && !planted(Bug::SettleUnfenced) {
-        return Ok(answer_again(&settle.outcome, outcome_of(tx, settle.lease.job_id, token)?));
+impl Statements<'_> {
+    fn settle(&mut self, tx: &mut Tx<'_>, settle: &Settle) -> rusqlite::Result<Settled> {
+        let newest = self.look.query_row([Id::from(settle.lease.job_id)], |row| {
+            Ok(Newest {
+                seq: row.get(0)?,
+                running: row.get_ref(1)?.as_str()? == Status::Running.as_str(),
+                token: row.get(2)?,
+                outcome: row.get(3)?,
+                attempts: row.get(4)?,
+                max_attempts: row.get(5)?,
+                cancel_requested: row.get(6)?,
+                queue: row.get(7)?,
+                retry: retry_policy(tx, &settle.outcome, row.get_ref(8)?.as_str()?)?,
+            })
+        });
+        let Some(newest) = newest.optional()? else { return Ok(Settled::Lost) };
+        let token = Id::from(settle.lease.token);
+        if newest.token != Some(token) && !planted(Bug::SettleUnfenced) {
+            return Ok(answer_again(&settle.outcome, outcome_of(tx, settle.lease.job_id, token)?));
+        }
+        if !newest.running {
+            return Ok(answer_again(&settle.outcome, newest.outcome));
+        }
+        let held = Held {
+            attempts: newest.attempts,
+            max_attempts: newest.max_attempts,
+            cancel_requested: newest.cancel_requested,
+            retry: &newest.retry,
+            dice: fastrand::f64(),
+        };
+        let transition = decide(Ending::Reported(&settle.outcome), held);
+        end_attempt(tx, &mut self.end, newest.seq, &newest.queue, &transition)?;
+        Ok(Settled::Recorded)
     }
-    if !newest.running {
-        return Ok(answer_again(&settle.outcome, newest.outcome));
-    }
-    let retry = retry_policy(tx, &settle.outcome, &newest.kind)?;
-    let held = Held {
-        attempts: newest.attempts,
-        max_attempts: newest.max_attempts,
-        cancel_requested: newest.cancel_requested,
-        retry: &retry,
-        dice: fastrand::f64(),
-    };
-    let transition = decide(Ending::Reported(&settle.outcome), held);
-    end_attempt(tx, newest.seq, &newest.queue, &transition)?;
-    Ok(Settled::Recorded)
 }
 
 /// For an attempt that has ended: the same report again is on record, another one comes too late.
@@ -97,10 +105,21 @@ fn retry_policy(tx: &Tx<'_>, outcome: &Outcome, kind: &str) -> rusqlite::Result<
     Ok(text.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default())
 }
 
+/// For [`end_attempt`].
+pub(super) fn end_statement<'c>(tx: &Tx<'c>) -> rusqlite::Result<CachedStatement<'c>> {
+    tx.statement(include_str!("settle.sql"))
+}
+
 /// Writes what was decided about a running job. The caller has seen, in this transaction, that it is running.
-pub(super) fn end_attempt(tx: &mut Tx<'_>, seq: i64, queue: &str, to: &Transition) -> rusqlite::Result<()> {
+pub(super) fn end_attempt(
+    tx: &mut Tx<'_>,
+    statement: &mut CachedStatement<'_>,
+    seq: i64,
+    queue: &str,
+    to: &Transition,
+) -> rusqlite::Result<()> {
     let now = tx.now_micros();
-    tx.statement(include_str!("settle.sql"))?.execute(params![
+    statement.execute(params![
         seq,
         to.to.as_str(),
         to.attempts,
@@ -111,9 +130,7 @@ pub(super) fn end_attempt(tx: &mut Tx<'_>, seq: i64, queue: &str, to: &Transitio
         now,
         to.to.is_terminal().then_some(now),
     ])?;
-    if let Ok(queue) = QueueName::new(queue) {
-        tx.moved(&queue, Some(Status::Running), Some(to.to));
-    }
+    tx.moved(queue, Some(Status::Running), Some(to.to));
     if to.run_in.is_some_and(|wait| wait.is_zero()) {
         tx.make_ready();
     }

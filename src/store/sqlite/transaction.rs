@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use rusqlite::{CachedStatement, Connection};
 
 use super::fault::store_error;
-use crate::job::{QueueName, Status};
+use crate::job::Status;
 use crate::store::StoreError;
 
 /// One open transaction.
@@ -13,7 +13,8 @@ pub(super) struct Tx<'c> {
     connection: &'c Connection,
     now_micros: i64,
     items: Items,
-    moved: HashMap<(QueueName, Status), i64>,
+    /// Per queue, how many more jobs there are in each status, in the order of [`Status::ALL`].
+    moved: HashMap<String, [i64; Status::ALL.len()]>,
     made_ready: bool,
 }
 
@@ -46,12 +47,17 @@ impl<'c> Tx<'c> {
     }
 
     /// Keeps the counts: a job went from one status to another; `None` is outside of the store.
-    pub(super) fn moved(&mut self, queue: &QueueName, from: Option<Status>, to: Option<Status>) {
+    pub(super) fn moved(&mut self, queue: &str, from: Option<Status>, to: Option<Status>) {
+        // Not `entry`: it would want a copy of the name for every job.
+        let moved = match self.moved.get_mut(queue) {
+            Some(known) => known,
+            None => self.moved.entry(queue.to_owned()).or_default(),
+        };
         if let Some(from) = from {
-            *self.moved.entry((queue.clone(), from)).or_default() -= 1;
+            moved[from as usize] -= 1;
         }
         if let Some(to) = to {
-            *self.moved.entry((queue.clone(), to)).or_default() += 1;
+            moved[to as usize] += 1;
         }
     }
 
@@ -101,8 +107,10 @@ impl<'c> Tx<'c> {
             "INSERT INTO counts (queue, status, n) VALUES (?1, ?2, ?3)
              ON CONFLICT (queue, status) DO UPDATE SET n = n + excluded.n",
         )?;
-        for ((queue, status), by) in moved.into_iter().filter(|(_, by)| *by != 0) {
-            statement.execute((queue.as_str(), status.as_str(), by))?;
+        for (queue, moved) in moved {
+            for (status, by) in Status::ALL.into_iter().zip(moved).filter(|(_, by)| *by != 0) {
+                statement.execute((&queue, status.as_str(), by))?;
+            }
         }
         Ok(())
     }
