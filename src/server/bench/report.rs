@@ -90,6 +90,9 @@ impl Report {
             COSTS.iter().filter(|(.., get)| self.rounds().any(|round| get(round).is_some())).collect();
         let mut header = vec!["CASE", "COUNTS", "PER S", "MIN..MAX", "SECONDS"];
         header.extend(costs.iter().map(|(_, title, _)| title));
+        if self.series.len() > 1 {
+            header.push("OF THE FIRST");
+        }
         let mut table = Table::new(&header, &[0]);
         for series in &self.series {
             let spread = |get: &dyn Fn(&Round) -> Option<f64>| Spread::of(series.rounds.iter().filter_map(get));
@@ -99,9 +102,16 @@ impl Report {
             row.push(format!("{}..{}", grouped(rate.min), grouped(rate.max)));
             row.push(format!("{} × {seconds:.1}", series.rounds.len()));
             row.extend(costs.iter().map(|(.., get)| spread(get).map(|cost| amount(cost.median)).unwrap_or_default()));
+            row.extend(self.of_the_first(series).map(|share| format!("{:.2}", share.median)));
             table.row(row);
         }
         table
+    }
+
+    /// What a case achieves of what the first one did in the same turn: the rest of the machine was busy with the same.
+    fn of_the_first(&self, series: &Series) -> Option<Spread> {
+        let first = self.series.first().filter(|first| first.case != series.case)?;
+        Spread::of(series.rounds.iter().zip(&first.rounds).map(|(round, first)| round.per_s() / first.per_s()))
     }
 
     fn latency_table(&self) -> Option<Table> {
@@ -168,6 +178,9 @@ impl Report {
             if let Some(spread) = spread(get) {
                 case.insert((*name).to_owned(), spread.json());
             }
+        }
+        if let Some(share) = self.of_the_first(series) {
+            case.insert("of_the_first".into(), share.json());
         }
         let mut latencies = Map::new();
         for (_, name, quantiles) in self.latencies().into_iter().filter(|(case, ..)| *case == series.case) {

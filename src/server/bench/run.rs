@@ -68,8 +68,12 @@ async fn measure<M: Measure>(common: &Common, shape: &M, home: &Home) -> Result<
         let mut turn = Vec::new();
         for (case, name) in cases.iter().enumerate() {
             number += 1;
-            let stage =
-                Stage { place: home.place(number).await?, observer: home.observer().await?, progress: Progress::new() };
+            let stage = Stage {
+                place: home.place(number).await?,
+                directory: home.directory.clone(),
+                observer: home.observer().await?,
+                progress: Progress::new(),
+            };
             let round = shape.round(case, &turn, &stage).await;
             let mut round = round.with_context(|| format!("round {number} ({name})"))?;
             stage.complete(&mut round).await?;
