@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use rusqlite::Connection;
 
-use super::fault::store_error;
+use super::fault::{leave_log_alone, store_error};
 use super::writer::Inbox;
 use crate::store::complain;
 
@@ -64,6 +64,9 @@ fn run(connection: &Connection, inbox: &Inbox, stopped: &mpsc::Receiver<()>) {
                 complain(&store_error("checkpoint", error), "cannot copy the log into the database file; trying again");
             }
         }
+    }
+    if inbox.trouble("checkpoint").is_some() {
+        leave_log_alone(connection);
     }
 }
 
