@@ -65,6 +65,8 @@ pub(crate) enum Bug {
     RunningDeleted,
     /// The same settle again is answered otherwise.
     RepeatIsLost,
+    /// An enqueue whose commit may have happened is said not to have.
+    OutcomeForgotten,
 }
 
 /// Whether this bug is alive in this process.

@@ -26,6 +26,47 @@ macro_rules! planted_bugs {
 planted_bugs! {
     an_answer_before_the_sync_is_caught:
         AnswerBeforeSync, "power_cut::f1_no_acknowledged_job_is_missing_after_a_power_cut", "missing";
+    a_settle_without_the_fence_is_caught_on_sqlite: SettleUnfenced,
+        "zombies::f12_a_worker_stopped_for_three_leases_changes_nothing_when_it_wakes_on_sqlite", "a stale settle";
+    a_settle_without_the_fence_is_caught_on_postgresql: SettleUnfenced,
+        "zombies::f12_a_worker_stopped_for_three_leases_changes_nothing_when_it_wakes_on_postgresql", "a stale settle";
+    a_live_lease_that_is_reaped_is_caught_on_sqlite: LiveLeasesReaped,
+        "leases::f17_a_job_of_four_leases_runs_to_its_end_once_on_sqlite", "a live lease was reaped";
+    a_live_lease_that_is_reaped_is_caught_on_postgresql: LiveLeasesReaped,
+        "leases::f17_a_job_of_four_leases_runs_to_its_end_once_on_postgresql", "a live lease was reaped";
+    a_job_that_is_leased_twice_is_caught_on_sqlite: JobLeasedTwice,
+        "leases::f21_thirty_two_claimers_lease_no_job_twice_on_sqlite", "leased twice";
+    a_job_that_is_leased_twice_is_caught_on_postgresql: JobLeasedTwice,
+        "leases::f21_thirty_two_claimers_lease_no_job_twice_on_postgresql", "leased twice";
+    a_key_that_is_ignored_is_caught: KeyIgnored,
+        "link::f5_an_enqueue_whose_answer_was_lost_is_stored_once_and_its_replay_is_marked_on_sqlite", "not two";
+    an_answer_before_the_commit_is_caught: AnswerBeforeCommit,
+        "kill::f6_f8_f10_a_server_on_sqlite_killed_at_random_loses_nothing_and_runs_nothing_without_a_cause", "lost: ";
+    retries_without_end_are_caught: RetriesNeverEnd,
+        "leases::g3_a_job_that_always_fails_is_started_as_often_as_allowed_and_no_more", "too many starts";
+    a_cause_that_is_forgotten_is_caught_on_sqlite: CauseForgotten,
+        "link::f11_a_claim_whose_answer_was_lost_comes_back_with_the_cause_recorded_on_sqlite", "the cause recorded";
+    a_cause_that_is_forgotten_is_caught_on_postgresql: CauseForgotten,
+        "kill::f10_the_job_of_a_worker_killed_after_its_claim_runs_again_with_the_cause_recorded", "without a record";
+    heartbeats_that_wait_behind_new_jobs_are_caught: OneLane,
+        "overload::f9_heartbeats_and_settles_do_not_queue_behind_new_jobs", "waited behind";
+    a_shutdown_that_abandons_its_jobs_is_caught: ShutdownAbandons,
+        "shutdown::f19_a_server_told_to_stop_under_load_leaves_nothing_running_and_spends_no_attempt_on_sqlite",
+        "left running";
+    a_worker_known_by_its_name_only_is_caught: WorkerByName,
+        "leases::f20_two_processes_with_the_same_settings_are_two_workers", "these identities";
+    a_reaper_that_never_runs_is_caught: ReaperNeverRuns,
+        "kill::f10_the_job_of_a_worker_killed_after_its_claim_runs_again_with_the_cause_recorded",
+        "waited in vain: a dead worker's job is run again";
+    a_cancelled_job_that_is_tried_again_is_caught: CancelledIsRetried,
+        "leases::f22_a_cancel_at_any_moment_ends_the_job_on_sqlite", "a cancelled job ends";
+    a_running_job_that_is_deleted_is_caught: RunningDeleted,
+        "leases::f23_a_running_job_cannot_be_deleted", "a running job was deleted";
+    a_repeated_settle_that_is_answered_otherwise_is_caught: RepeatIsLost,
+        "leases::f15_a_late_settle_counts_and_the_same_again_gets_the_same_answer_on_sqlite", "the same settle again";
+    an_unknown_outcome_that_is_denied_is_caught: OutcomeForgotten,
+        "link::f7_a_commit_whose_outcome_is_unknown_is_a_503_that_says_so_and_the_same_key_resolves_it",
+        "nothing was changed";
 }
 
 #[track_caller]
