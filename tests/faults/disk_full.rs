@@ -107,7 +107,11 @@ fn f4_a_full_disk_is_503_storage_full_said_once_a_minute_and_over_when_there_is_
     let give_up = Instant::now() + patience();
     while full.server.count("succeeded") != wanted {
         let stats = full.server.json("/stats");
-        assert!(Instant::now() < give_up, "of {wanted} acknowledged jobs not all are done: {stats}\n{}", full.server.log());
+        assert!(
+            Instant::now() < give_up,
+            "of {wanted} acknowledged jobs not all are done: {stats}\n{}",
+            full.server.log()
+        );
         std::thread::sleep(Duration::from_millis(100));
     }
     println!("F4: {wanted} acknowledged and all done, {refused} refused while full, {said} log lines");
