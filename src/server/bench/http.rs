@@ -99,7 +99,6 @@ impl Http {
 
 impl Measure for Http {
     const NAME: &'static str = "http";
-    const COUNTS: &'static str = "jobs";
 
     fn settings(&self) -> Vec<(&'static str, Value)> {
         let per_request = if self.protocol { self.lease_max } else { self.batch };
@@ -109,6 +108,10 @@ impl Measure for Http {
             ("jobs_per_request", json!(per_request)),
             ("server", json!("steadfast api, a process of its own with default settings")),
         ]
+    }
+
+    fn counts(&self) -> &'static str {
+        if self.protocol || self.batch > 1 { "jobs" } else { "requests" }
     }
 
     fn cases(&self) -> Vec<String> {

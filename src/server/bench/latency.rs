@@ -167,7 +167,6 @@ impl Latency {
 
 impl Measure for Latency {
     const NAME: &'static str = "latency";
-    const COUNTS: &'static str = "jobs";
 
     fn settings(&self) -> Vec<(&'static str, Value)> {
         let rate = if self.sweep { json!("25, 50 and 75 % of the ceiling") } else { json!(self.rate) };

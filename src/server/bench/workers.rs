@@ -37,7 +37,6 @@ impl Workers {
 
 impl Measure for Workers {
     const NAME: &'static str = "workers";
-    const COUNTS: &'static str = "jobs";
     const NEEDS_POSTGRES: bool = true;
 
     fn settings(&self) -> Vec<(&'static str, Value)> {
