@@ -30,12 +30,20 @@ const RAW: [(Steps, usize, usize, usize); 8] = [
     (Steps::Drain, 1000, 500_000, 500_000),
 ];
 
-/// Ours: shape, further arguments, jobs, and the raw case it is held against.
-const OURS: [(&str, &[&str], usize, (Steps, usize)); 4] = [
-    ("drain", &[], 200_000, (Steps::Drain, 1000)),
-    ("life", &[], 100_000, (Steps::Life, 100)),
-    ("enqueue", &["--producers", "16"], 100_000, (Steps::Insert, 1)),
-    ("enqueue", &["--producers", "2", "--batch", "1000"], 300_000, (Steps::Insert, 1000)),
+/// What `steadfast bench` is asked for, and the raw case it is held against.
+struct Ours {
+    shape: &'static str,
+    arguments: &'static [&'static str],
+    jobs: usize,
+    against: (Steps, usize),
+}
+
+const OURS: [Ours; 5] = [
+    Ours { shape: "drain", arguments: &[], jobs: 200_000, against: (Steps::Drain, 1000) },
+    Ours { shape: "life", arguments: &[], jobs: 100_000, against: (Steps::Life, 100) },
+    Ours { shape: "enqueue", arguments: &[], jobs: 100_000, against: (Steps::Insert, 1) },
+    Ours { shape: "enqueue", arguments: &["--batch", "1000"], jobs: 300_000, against: (Steps::Insert, 1000) },
+    Ours { shape: "http", arguments: &["--batch", "500"], jobs: 300_000, against: (Steps::Insert, 1000) },
 ];
 
 /// A database under test.
@@ -55,10 +63,10 @@ impl Store<'_> {
     }
 
     /// The rate that `steadfast bench` reports for one round.
-    fn ours(&self, shape: &str, arguments: &[&str], jobs: usize, scale: f64) -> f64 {
+    fn ours(&self, ours: &Ours, scale: f64) -> f64 {
         let mut command = Command::new(env!("CARGO_BIN_EXE_steadfast"));
-        let jobs = ((jobs as f64 * scale) as usize).max(1000).to_string();
-        command.args(["bench", shape, "--json", "--repeats", "1", "--jobs", &jobs]).args(arguments);
+        let jobs = ((ours.jobs as f64 * scale) as usize).max(1000).to_string();
+        command.args(["bench", ours.shape, "--json", "--repeats", "1", "--jobs", &jobs]).args(ours.arguments);
         match self {
             Self::Sqlite(directory) => command.arg("--dir").arg(directory),
             Self::Postgres(url) => command.env("STEADFAST_BENCH_STORE", url),
@@ -98,15 +106,15 @@ async fn compare(name: &str, store: &Store<'_>, scale: f64) {
         for (rates, (steps, batch, ..)) in raw.iter_mut().zip(RAW) {
             rates.push(store.raw(steps, batch, scale).await);
         }
-        for (rates, (shape, arguments, jobs, _)) in ours.iter_mut().zip(OURS) {
-            rates.push(store.ours(shape, arguments, jobs, scale));
+        for (rates, case) in ours.iter_mut().zip(OURS) {
+            rates.push(store.ours(&case, scale));
         }
     }
     println!("\n{name}: jobs/s, median of {TURNS} turns, least..most");
     for (rates, (steps, batch, ..)) in raw.iter().zip(RAW) {
         println!("  raw {:24} {}", format!("{steps:?} batch {batch}"), shown(rates));
     }
-    for (rates, (shape, arguments, _, against)) in ours.iter().zip(OURS) {
+    for (rates, Ours { shape, arguments, against, .. }) in ours.iter().zip(OURS) {
         let limit = RAW.iter().position(|(steps, batch, ..)| (*steps, *batch) == against).unwrap();
         // Against the raw rate of the same turn.
         let ratio = median(rates.iter().zip(&raw[limit]).map(|(ours, raw)| ours / raw).collect());

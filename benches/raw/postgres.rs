@@ -99,9 +99,11 @@ pub(crate) async fn rate(url: &str, steps: Steps, rows: usize, batch: usize) -> 
 }
 
 async fn run(line: Line, steps: Steps, rows: usize, batch: usize, next: Arc<AtomicUsize>) {
-    while steps != Steps::Drain {
+    // Rows to drain are there already.
+    let wanted = if steps == Steps::Drain { 0 } else { rows };
+    loop {
         let first = next.fetch_add(batch, Ordering::Relaxed);
-        if first >= rows {
+        if first >= wanted {
             break;
         }
         line.insert(first, batch.min(rows - first)).await;

@@ -33,6 +33,13 @@ pub(super) struct Report {
     pub(super) series: Vec<Series>,
 }
 
+/// What was timed one by one in a case, each quantile over the rounds.
+struct Timed<'a> {
+    case: &'a str,
+    name: &'static str,
+    quantiles: Vec<(&'static str, Spread)>,
+}
+
 /// A figure besides the rate: its name, its title, and how a round gives it.
 type Cost = (&'static str, &'static str, fn(&Round) -> Option<f64>);
 
@@ -119,7 +126,7 @@ impl Report {
         let header: Vec<_> =
             ["CASE", "FROM → TO, MS"].into_iter().chain(QUANTILES.iter().map(|(_, title, _)| *title)).collect();
         let mut table = Table::new(&header, &[0]);
-        for (case, name, quantiles) in &latencies {
+        for Timed { case, name, quantiles } in &latencies {
             let shown = quantiles.iter().map(|(_, spread)| format!("{:.2}", spread.median));
             table.row([(*case).to_owned(), (*name).to_owned()].into_iter().chain(shown));
         }
@@ -130,8 +137,7 @@ impl Report {
         self.series.iter().flat_map(|series| &series.rounds)
     }
 
-    /// By case and name, each quantile over the rounds.
-    fn latencies(&self) -> Vec<(&str, &'static str, Vec<(&'static str, Spread)>)> {
+    fn latencies(&self) -> Vec<Timed<'_>> {
         let mut found = Vec::new();
         for series in &self.series {
             let Some(first) = series.rounds.first() else { continue };
@@ -141,7 +147,7 @@ impl Report {
                 let quantiles = QUANTILES.iter().filter_map(|(quantile, _, get)| {
                     Some((*quantile, Spread::of(rounds().map(|(_, percentiles)| get(percentiles)))?))
                 });
-                found.push((series.case.as_str(), *name, quantiles.collect()));
+                found.push(Timed { case: &series.case, name, quantiles: quantiles.collect() });
             }
         }
         found
@@ -183,7 +189,7 @@ impl Report {
             case.insert("of_the_first".into(), share.json());
         }
         let mut latencies = Map::new();
-        for (_, name, quantiles) in self.latencies().into_iter().filter(|(case, ..)| *case == series.case) {
+        for Timed { name, quantiles, .. } in self.latencies().into_iter().filter(|timed| timed.case == series.case) {
             let quantiles = quantiles.iter().map(|(quantile, spread)| ((*quantile).to_owned(), spread.json()));
             latencies.insert(name.to_owned(), Value::Object(quantiles.collect()));
         }
