@@ -9,7 +9,7 @@ use steadfast::store::sqlite::{SqliteSettings, SqliteStore};
 
 use crate::producers::Producers;
 use crate::programs::{Running, World};
-use crate::scale::{dice, patience, quick_or_long};
+use crate::scale::{dice, short_patience, quick_or_long};
 use crate::tracer::{Call, Tracer};
 
 /// Files of the database, without the lock that is no data.
@@ -29,7 +29,7 @@ fn a_failed_sync_ends_it(role: &str, nth: u32) -> usize {
     let mut server = Running::start(command);
     let process = server.pid();
     let producers = Producers::start(&server.url, 4, |_| json!({"kind": "summarize_text", "payload": {"text": "t"}}));
-    let give_up = Instant::now() + patience();
+    let give_up = Instant::now() + short_patience();
     while !server.has_ended() {
         assert!(
             Instant::now() < give_up,
@@ -69,7 +69,7 @@ fn f3_a_failed_sync_is_said_ends_the_process_and_loses_nothing_acknowledged() {
     for round in 0..quick_or_long(2, 12) {
         // Also where nobody runs jobs: then it is the reaper that finds out.
         let role = ["serve", "api"][round % 2];
-        acknowledged += a_failed_sync_ends_it(role, dice.u32(2..40));
+        acknowledged += a_failed_sync_ends_it(role, dice.u32(10..40));
     }
     assert!(acknowledged > 0, "the syncs failed before anything was acknowledged");
 }

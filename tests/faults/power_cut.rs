@@ -73,6 +73,10 @@ fn cut_the_power(bug: Option<&str>) -> Option<Tally> {
         tally.acknowledged = acknowledged.len();
         tally.missing += missing;
         tally.losing_cuts += usize::from(missing > 0);
+        // A control is to be counted; otherwise one is one too many.
+        if missing > 0 && bug.is_none() {
+            break;
+        }
     }
     drop(producers);
     Some(tally)
