@@ -23,7 +23,7 @@ fn wait_a_moment(dice: &mut fastrand::Rng, longest_ms: u64) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn f6_f8_f10_a_server_on_sqlite_killed_at_random_loses_nothing_and_runs_nothing_without_a_cause() {
     let mut dice = dice("kill on sqlite");
-    let stage = Stage::on_sqlite();
+    let stage = Stage::on_sqlite().await;
     let mut server = Player::start(Part::Server, &stage.script());
     let customers = customers(&server.url, &mut dice);
     let kills = quick_or_long(5, 50);
@@ -80,7 +80,7 @@ async fn f6_f8_f10_apis_and_workers_on_postgresql_killed_at_random_lose_nothing_
 async fn f32_postgresql_killed_at_random_loses_nothing_and_no_process_dies_of_it() {
     let mut dice = dice("kill of postgresql");
     let cluster = Cluster::start(&[]).await;
-    let stage = Stage::on(&cluster).await;
+    let stage = Stage::in_cluster(&cluster).await;
     let script = stage.script();
     let mut api = Player::start(Part::Api, &script);
     let mut workers = [0, 1].map(|_| Player::start(Part::Worker, &script));

@@ -42,7 +42,7 @@ async fn f5(stage: Stage) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn f5_an_enqueue_whose_answer_was_lost_is_stored_once_and_its_replay_is_marked_on_sqlite() {
-    f5(Stage::on_sqlite()).await;
+    f5(Stage::on_sqlite().await).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -97,7 +97,7 @@ async fn f11(stage: Stage) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn f11_a_claim_whose_answer_was_lost_comes_back_with_the_cause_recorded_on_sqlite() {
-    f11(Stage::on_sqlite()).await;
+    f11(Stage::on_sqlite().await).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

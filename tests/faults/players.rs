@@ -11,7 +11,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use steadfast::api::{ApiSettings, serve};
+use steadfast::api::{ApiLimits, ApiSettings, serve};
 use steadfast::job::KindDefaults;
 use steadfast::worker::{JobError, WorkerHealth, WorkerSettings, run_housekeeping, shutdown_signal};
 use steadfast::{Context, Job, Queue, Worker};
@@ -64,12 +64,15 @@ pub(crate) struct Script {
     pub(crate) journal: PathBuf,
     /// Jobs at one time.
     pub(crate) slots: usize,
+    pub(crate) lease_ms: u64,
     /// At shutdown.
     pub(crate) grace_ms: u64,
     /// This one reports failure, whatever its job says.
     pub(crate) always_fails: bool,
     /// And takes this long, instead of what its job says; only over HTTP.
     pub(crate) work_ms: Option<u64>,
+    /// Enqueues at one time, for a server.
+    pub(crate) enqueues_in_flight: usize,
 }
 
 /// Not a case of its own: without a part there is nothing to play.
@@ -95,7 +98,8 @@ async fn play_server(script: &Script, works: bool) {
     queue.declare::<Task>().await.unwrap();
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    let settings = ApiSettings::new(queue.clone());
+    let limits = ApiLimits { enqueues_in_flight: script.enqueues_in_flight, ..ApiLimits::default() };
+    let settings = ApiSettings { limits, ..ApiSettings::new(queue.clone()) };
     let serving = tokio::spawn(async move { serve(listener, settings, shutdown_signal()).await.unwrap() });
     say(&format!("ready http://{address}"));
     if works {
@@ -116,7 +120,7 @@ async fn play_worker(script: &Script) {
 pub(crate) fn worker_settings(script: &Script) -> WorkerSettings {
     WorkerSettings {
         concurrency: script.slots,
-        lease: LEASE,
+        lease: Duration::from_millis(script.lease_ms),
         reap_interval: REAP_INTERVAL,
         shutdown_grace: Duration::from_millis(script.grace_ms),
         ..WorkerSettings::default()
@@ -149,9 +153,11 @@ impl Script {
             url: url.into(),
             journal: journal.path().into(),
             slots: 8,
+            lease_ms: LEASE.as_millis() as u64,
             grace_ms: 10_000,
             always_fails: false,
             work_ms: None,
+            enqueues_in_flight: ApiLimits::default().enqueues_in_flight,
         }
     }
 }

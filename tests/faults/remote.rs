@@ -60,8 +60,8 @@ impl Remote {
 
     /// `false` if there was nothing.
     fn lease(self: &Arc<Self>, free: usize) -> bool {
-        let wish = json!({ "worker": self.name, "kinds": ["task"], "max": free, "lease_ms": LEASE.as_millis() as u64,
-            "wait_ms": 500 });
+        let wish = json!({ "worker": self.name, "kinds": ["task"], "max": free,
+            "lease_ms": self.script.lease_ms, "wait_ms": 500 });
         let Some(answer) = self.ask("/leases", &wish) else { return false };
         let leases = answer["leases"].as_array().unwrap().clone();
         for lease in &leases {

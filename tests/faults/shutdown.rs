@@ -36,7 +36,7 @@ fn assert_clean(history: &History) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn f19_a_server_told_to_stop_under_load_leaves_nothing_running_and_spends_no_attempt_on_sqlite() {
     let mut dice = dice("stop on sqlite");
-    let stage = Stage::on_sqlite();
+    let stage = Stage::on_sqlite().await;
     let mut server = Player::start(Part::Server, &Script { grace_ms: 1_000, ..stage.script() });
     let customers = customers(&server.url, &mut dice);
     until("jobs are running", || (stage.journal.lines("start").len() >= 20).then_some(()));
@@ -68,7 +68,7 @@ async fn f19_a_worker_told_to_stop_under_load_leaves_nothing_running_and_spends_
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn f19_a_kill_in_the_middle_of_a_shutdown_loses_nothing() {
     let mut dice = dice("kill during a shutdown");
-    let stage = Stage::on_sqlite();
+    let stage = Stage::on_sqlite().await;
     let script = stage.script();
     let server = Player::start(Part::Server, &script);
     let task = |dice: &mut fastrand::Rng| Task { work_ms: dice.u64(100..800), fail_percent: 0 };

@@ -5,41 +5,82 @@ use std::time::Instant;
 use serde_json::Value;
 use steadfast::Queue;
 use tempfile::TempDir;
+use tokio::sync::{RwLockReadGuard, RwLockWriteGuard};
 
 use crate::history::{History, Verdict};
 use crate::journal::Journal;
 use crate::players::Script;
 use crate::programs::get;
-use crate::scale::patience;
+use crate::scale::{MACHINE, patience};
 use crate::support::postgres::{Cluster, TestDatabase};
 
+/// One at a time in each test: it holds a share of the machine.
 pub(crate) struct Stage {
     pub(crate) url: String,
     pub(crate) journal: Journal,
+    _share: Share,
     _directory: TempDir,
     _database: Option<TestDatabase>,
 }
 
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Store {
+    Sqlite,
+    Postgres,
+}
+
+impl Store {
+    pub(crate) const BOTH: [Self; 2] = [Self::Sqlite, Self::Postgres];
+}
+
+/// See [`MACHINE`].
+enum Share {
+    Some(#[expect(dead_code, reason = "held")] RwLockReadGuard<'static, ()>),
+    All(#[expect(dead_code, reason = "held")] RwLockWriteGuard<'static, ()>),
+}
+
 impl Stage {
-    pub(crate) fn on_sqlite() -> Self {
-        let directory = tempfile::tempdir().unwrap();
-        let url = format!("sqlite://{}", directory.path().join("jobs.db").display());
-        Self::set(url, directory, None)
+    pub(crate) async fn on(store: Store) -> Self {
+        Self::with(Share::Some(MACHINE.read().await), store).await
+    }
+
+    pub(crate) async fn on_sqlite() -> Self {
+        Self::on(Store::Sqlite).await
     }
 
     pub(crate) async fn on_postgres() -> Self {
-        Self::on(Cluster::shared().await).await
+        Self::on(Store::Postgres).await
     }
 
-    /// On a server that is going to be treated badly.
-    pub(crate) async fn on(cluster: &Cluster) -> Self {
+    /// With the machine for itself.
+    pub(crate) async fn alone_on(store: Store) -> Self {
+        Self::with(Share::All(MACHINE.write().await), store).await
+    }
+
+    /// On a database server that is going to be treated badly.
+    pub(crate) async fn in_cluster(cluster: &Cluster) -> Self {
         let database = cluster.database().await;
-        Self::set(database.url.clone(), tempfile::tempdir().unwrap(), Some(database))
+        let share = Share::Some(MACHINE.read().await);
+        Self::set(share, database.url.clone(), tempfile::tempdir().unwrap(), Some(database))
     }
 
-    fn set(url: String, directory: TempDir, database: Option<TestDatabase>) -> Self {
+    async fn with(share: Share, store: Store) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        match store {
+            Store::Sqlite => {
+                let url = format!("sqlite://{}", directory.path().join("jobs.db").display());
+                Self::set(share, url, directory, None)
+            }
+            Store::Postgres => {
+                let database = Cluster::shared().await.database().await;
+                Self::set(share, database.url.clone(), directory, Some(database))
+            }
+        }
+    }
+
+    fn set(share: Share, url: String, directory: TempDir, database: Option<TestDatabase>) -> Self {
         let journal = Journal::at(&directory.path().join("journal"));
-        Self { url, journal, _directory: directory, _database: database }
+        Self { url, journal, _share: share, _directory: directory, _database: database }
     }
 
     pub(crate) fn script(&self) -> Script {

@@ -66,7 +66,7 @@ async fn survives_a_storm(scenario: &str, stage: Stage, part: Part) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn f12_f13_a_storm_of_zombies_over_http_on_sqlite_leaves_no_stale_settle() {
-    survives_a_storm("zombies over http on sqlite", Stage::on_sqlite(), Part::Remote).await;
+    survives_a_storm("zombies over http on sqlite", Stage::on_sqlite().await, Part::Remote).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -137,7 +137,7 @@ async fn f12(stage: Stage) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn f12_a_worker_stopped_for_three_leases_changes_nothing_when_it_wakes_on_sqlite() {
-    f12(Stage::on_sqlite()).await;
+    f12(Stage::on_sqlite().await).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -155,7 +155,7 @@ async fn f13(stage: Stage) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn f13_a_failure_that_arrives_after_the_successors_success_changes_nothing_on_sqlite() {
-    f13(Stage::on_sqlite()).await;
+    f13(Stage::on_sqlite().await).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
