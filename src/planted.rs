@@ -37,6 +37,12 @@ pub(crate) enum Bug {
     HostClock,
     /// Leases stay where they are when the machine's clock is set.
     ClockStepsIgnored,
+    /// A lock that a stranger holds on the file is an error at once.
+    LocksNotWaitedFor,
+    /// The write-ahead log keeps the size it once had.
+    LogNeverShrinks,
+    /// A second process may open the file.
+    TwoOwners,
     /// Any lease, however old, may settle its job.
     SettleUnfenced,
     /// The reaper ends leases that have an hour to go.
@@ -65,6 +71,8 @@ pub(crate) enum Bug {
     RunningDeleted,
     /// The same settle again is answered otherwise.
     RepeatIsLost,
+    /// An enqueue whose commit may have happened is said not to have.
+    OutcomeForgotten,
 }
 
 /// Whether this bug is alive in this process.

@@ -13,6 +13,7 @@ use super::settler::Outcomes;
 use super::supervise::supervise;
 use super::{StopReason, Worker, WorkerError, WorkerHealth};
 use super::{dispatcher, heartbeat, pool, pruner, reaper, settler};
+use crate::job::Outcome;
 use crate::planted::{Bug, planted};
 
 /// 5 s beyond the grace period to record the last outcomes; leases of what is left expire on their own.
@@ -146,7 +147,14 @@ impl Loops {
         let grace = tokio::time::sleep(shared.settings.shutdown_grace);
         tokio::pin!(grace);
         tokio::select! {
-            () = async { while self.slots.join_next().await.is_some() {} } => {}
+            () = async {
+                while self.dispatcher.join_next().await.is_some() {}
+                // A dispatcher that died has left this to us; slots would wait for more until the grace period is over.
+                for work in shared.buffer.close() {
+                    shared.outcomes.report(&work.attempt, Outcome::Released).await;
+                }
+                while self.slots.join_next().await.is_some() {}
+            } => {}
             () = &mut grace => {
                 tracing::warn!(jobs = shared.held.len(), "the grace period is over: releasing what still runs");
                 shared.release_now.cancel();

@@ -6,11 +6,40 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
 
+mod batches;
+mod customers;
+mod disk_full;
+mod flood;
+mod history;
+mod history_cases;
+mod io_error;
+mod journal;
+mod kill;
+mod leases;
+mod link;
+mod mount;
+mod poison;
+mod killers;
+mod hostile_text;
+mod clocks;
+mod both;
+mod overload;
 mod planted;
+mod players;
+mod power_cut;
+mod producers;
 #[path = "../support/programs.rs"]
 mod programs;
 #[path = "../support/proxy.rs"]
 mod proxy;
+mod remote;
+mod root;
 mod scale;
+mod shutdown;
+mod sqlite_file;
+mod stage;
 #[path = "../support/mod.rs"]
 mod support;
+mod sync_order;
+mod tracer;
+mod zombies;

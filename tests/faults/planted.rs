@@ -7,6 +7,8 @@
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::scale::MACHINE;
+
 /// Longer than any quick scenario takes, also one that waits in vain.
 const PATIENCE: Duration = Duration::from_secs(300);
 
@@ -26,10 +28,93 @@ macro_rules! planted_bugs {
 planted_bugs! {
     an_answer_before_the_sync_is_caught:
         AnswerBeforeSync, "power_cut::f1_no_acknowledged_job_is_missing_after_a_power_cut", "missing";
+    a_store_that_never_syncs_is_caught:
+        SyncOff, "sync_order::f2_every_201_leaves_after_the_sync_that_covers_its_job", "answered before the sync";
+    a_failed_sync_that_is_ignored_is_caught:
+        SyncErrorIgnored, "io_error::f3_a_failed_sync_is_said_ends_the_process_and_loses_nothing_acknowledged",
+        "it goes on although a sync has failed";
+    a_full_disk_answered_as_a_fault_of_ours_is_caught:
+        FullIsInternal, "disk_full::f4_a_full_disk_is_503_storage_full_said_once_a_minute_and_over_when_there_is_room",
+        "a full disk is answered with";
+    a_line_for_every_failed_poll_is_caught:
+        EveryPollIsLogged, "disk_full::f4_a_full_disk_is_503_storage_full_said_once_a_minute_and_over_when_there_is_room",
+        "not one a minute";
+    a_batch_committed_in_halves_is_caught:
+        BatchInHalves, "batches::f8_a_batch_is_stored_whole_or_not_at_all_wherever_the_process_dies", "stored in part";
+    a_crash_that_costs_no_attempt_is_caught:
+        CrashesCostNothing, "killers::f24_jobs_that_kill_their_process_stop_after_their_attempts_on_sqlite",
+        "after its attempts are used up";
+    a_bad_row_that_fails_its_claim_is_caught:
+        BadRowFailsClaim, "poison::f25_one_bad_row_fails_alone_and_kinds_nobody_asked_for_are_left",
+        "failed the whole claim";
+    error_text_of_any_length_is_caught:
+        ErrorTextUncut, "hostile_text::f26_hostile_text_is_cut_or_refused_and_leaves_nothing_running",
+        "error text is not cut";
+    a_reaper_that_looks_at_the_first_page_only_is_caught:
+        ReapFirstPageOnly, "poison::f27_an_expired_lease_is_reaped_behind_ten_thousand_and_one_live_ones",
+        "never reaped";
+    retries_in_step_are_caught:
+        RetriesInStep, "poison::f28_jobs_that_fail_at_once_are_not_tried_again_at_once", "do not spread out";
+    a_delay_by_the_hosts_clock_is_caught:
+        HostClock, "clocks::f30_hosts_ten_minutes_off_change_no_lease_no_backoff_and_no_delay_on_postgres",
+        "follows the host's clock";
+    a_lock_that_is_not_waited_for_is_caught:
+        LocksNotWaitedFor, "sqlite_file::f39_sixty_four_clients_do_not_notice_a_stranger_who_holds_the_lock_for_five_seconds",
+        "a stranger's lock reached a user";
+    a_log_that_never_shrinks_is_caught:
+        LogNeverShrinks, "sqlite_file::f40_the_log_shrinks_again_after_a_reader_that_was_held_open_under_load",
+        "does not shrink";
+    a_second_owner_of_the_file_is_caught:
+        TwoOwners, "sqlite_file::f41_a_second_server_is_refused_and_a_backup_is_whole", "was not refused";
+    leases_left_behind_by_the_clock_are_caught:
+        ClockStepsIgnored, "clocks::f31_no_lease_ends_and_nothing_runs_twice_when_the_clock_of_a_server_is_set",
+        "live leases were reaped";
+    a_settle_without_the_fence_is_caught_on_sqlite: SettleUnfenced,
+        "zombies::f12_a_worker_stopped_for_three_leases_changes_nothing_when_it_wakes_on_sqlite", "a stale settle";
+    a_settle_without_the_fence_is_caught_on_postgresql: SettleUnfenced,
+        "zombies::f12_a_worker_stopped_for_three_leases_changes_nothing_when_it_wakes_on_postgresql", "a stale settle";
+    a_live_lease_that_is_reaped_is_caught_on_sqlite: LiveLeasesReaped,
+        "leases::f17_a_job_of_four_leases_runs_to_its_end_once_on_sqlite", "a live lease was reaped";
+    a_live_lease_that_is_reaped_is_caught_on_postgresql: LiveLeasesReaped,
+        "leases::f17_a_job_of_four_leases_runs_to_its_end_once_on_postgresql", "a live lease was reaped";
+    a_job_that_is_leased_twice_is_caught_on_sqlite: JobLeasedTwice,
+        "leases::f21_thirty_two_claimers_lease_no_job_twice_on_sqlite", "leased twice";
+    a_job_that_is_leased_twice_is_caught_on_postgresql: JobLeasedTwice,
+        "leases::f21_thirty_two_claimers_lease_no_job_twice_on_postgresql", "leased twice";
+    a_key_that_is_ignored_is_caught: KeyIgnored,
+        "link::f5_an_enqueue_whose_answer_was_lost_is_stored_once_and_its_replay_is_marked_on_sqlite", "not two";
+    an_answer_before_the_commit_is_caught: AnswerBeforeCommit,
+        "kill::f6_f8_f10_a_server_on_sqlite_killed_at_random_loses_nothing_and_runs_nothing_without_a_cause", "lost: ";
+    retries_without_end_are_caught: RetriesNeverEnd,
+        "leases::g3_a_job_that_always_fails_is_started_as_often_as_allowed_and_no_more", "too many starts";
+    a_cause_that_is_forgotten_is_caught_on_sqlite: CauseForgotten,
+        "link::f11_a_claim_whose_answer_was_lost_comes_back_with_the_cause_recorded_on_sqlite", "the cause recorded";
+    a_cause_that_is_forgotten_is_caught_on_postgresql: CauseForgotten,
+        "kill::f10_the_job_of_a_worker_killed_after_its_claim_runs_again_with_the_cause_recorded", "without a record";
+    heartbeats_that_wait_behind_new_jobs_are_caught: OneLane,
+        "overload::f9_heartbeats_and_settles_do_not_queue_behind_new_jobs", "waited behind";
+    a_shutdown_that_abandons_its_jobs_is_caught: ShutdownAbandons,
+        "shutdown::f19_a_server_told_to_stop_under_load_leaves_nothing_running_and_spends_no_attempt_on_sqlite",
+        "left running";
+    a_worker_known_by_its_name_only_is_caught: WorkerByName,
+        "leases::f20_two_processes_with_the_same_settings_are_two_workers", "these identities";
+    a_reaper_that_never_runs_is_caught: ReaperNeverRuns,
+        "kill::f10_the_job_of_a_worker_killed_after_its_claim_runs_again_with_the_cause_recorded",
+        "waited in vain: a dead worker's job is run again";
+    a_cancelled_job_that_is_tried_again_is_caught: CancelledIsRetried,
+        "leases::f22_a_cancel_at_any_moment_ends_the_job_on_sqlite", "a cancelled job ends";
+    a_running_job_that_is_deleted_is_caught: RunningDeleted,
+        "leases::f23_a_running_job_cannot_be_deleted", "a running job was deleted";
+    a_repeated_settle_that_is_answered_otherwise_is_caught: RepeatIsLost,
+        "leases::f15_a_late_settle_counts_and_the_same_again_gets_the_same_answer_on_sqlite", "the same settle again";
+    an_unknown_outcome_that_is_denied_is_caught: OutcomeForgotten,
+        "link::f7_a_commit_whose_outcome_is_unknown_is_a_503_that_says_so_and_the_same_key_resolves_it",
+        "nothing was changed";
 }
 
 #[track_caller]
 fn assert_caught(bug: &str, test: &str, reason: &str) {
+    let _share = MACHINE.blocking_read();
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", test, "--nocapture", "--test-threads=1"])
         .env("STEADFAST_PLANTED_BUG", bug)

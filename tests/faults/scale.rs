@@ -4,6 +4,12 @@
 
 use std::time::Duration;
 
+use tokio::sync::RwLock;
+
+/// Scenarios share the machine, except those that load it as far as it goes: they take it for themselves, else leases of
+/// the others would run out for want of a processor.
+pub(crate) static MACHINE: RwLock<()> = RwLock::const_new(());
+
 /// Whether the long set is asked for.
 pub(crate) fn is_long() -> bool {
     std::env::var("STEADFAST_FAULTS").is_ok_and(|size| size == "long")
@@ -22,6 +28,11 @@ pub(crate) fn is_sabotaged() -> bool {
 /// A condition that is not met by then never will be. Machines are slow.
 pub(crate) fn patience() -> Duration {
     Duration::from_secs(if is_sabotaged() { 20 } else { 120 })
+}
+
+/// As [`patience`], for what comes within a second or two if it comes at all.
+pub(crate) fn short_patience() -> Duration {
+    Duration::from_secs(if is_sabotaged() { 6 } else { 120 })
 }
 
 /// The dice of one scenario. Says how to throw them again.

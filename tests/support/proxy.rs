@@ -17,6 +17,10 @@ struct State {
     /// The next connection to carry these bytes towards the server loses its answer and is closed.
     trap: Mutex<Option<Vec<u8>>>,
     sprung: AtomicBool,
+    /// With the lost answer everything is cut.
+    goes_down: AtomicBool,
+    /// Nothing is carried, and nobody let in.
+    is_down: AtomicBool,
 }
 
 /// Forwards to a server.
@@ -33,6 +37,9 @@ impl Proxy {
         let shared = state.clone();
         tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
+                if shared.is_down.load(Ordering::SeqCst) {
+                    continue;
+                }
                 let Ok(server) = TcpStream::connect(("127.0.0.1", server)).await else { continue };
                 let wire = Arc::new(Wire {
                     number: shared.opened.fetch_add(1, Ordering::SeqCst) + 1,
@@ -58,6 +65,15 @@ impl Proxy {
         *self.state.trap.lock().unwrap() = Some(bytes.into());
     }
 
+    /// Together with the lost answer every connection is cut, and new ones too, until [`come_back`](Self::come_back).
+    pub(crate) fn go_down_with_the_lost_answer(&self) {
+        self.state.goes_down.store(true, Ordering::SeqCst);
+    }
+
+    pub(crate) fn come_back(&self) {
+        self.state.is_down.store(false, Ordering::SeqCst);
+    }
+
     /// Whether an answer has been lost.
     pub(crate) fn has_lost_an_answer(&self) -> bool {
         self.state.sprung.load(Ordering::SeqCst)
@@ -76,6 +92,9 @@ impl Wire {
         let mut buffer = vec![0; 64 * 1024];
         while let Ok(n @ 1..) = from.read(&mut buffer).await {
             let bytes = &buffer[..n];
+            if self.state.is_down.load(Ordering::SeqCst) {
+                return;
+            }
             if towards_server && contains(bytes, b"LISTEN ") {
                 self.listens.store(true, Ordering::SeqCst);
             }
@@ -90,6 +109,7 @@ impl Wire {
                     self.trapped.store(true, Ordering::SeqCst);
                 }
             } else if self.trapped.load(Ordering::SeqCst) {
+                self.state.is_down.store(self.state.goes_down.load(Ordering::SeqCst), Ordering::SeqCst);
                 self.state.sprung.store(true, Ordering::SeqCst);
                 return;
             }

@@ -68,8 +68,15 @@ impl Ledger {
     }
 }
 
-/// Puts `jobs` jobs in at `per_s`, and returns when the last one is answered.
-pub(super) async fn arrive(queue: &Queue, ledger: &Ledger, jobs: u64, per_s: f64, sent: Arc<AtomicU64>) -> Result<()> {
+/// Puts `jobs` jobs in at `per_s`, numbered from `first`, and returns when the last one is answered.
+pub(super) async fn arrive(
+    queue: &Queue,
+    ledger: &Ledger,
+    jobs: u64,
+    per_s: f64,
+    first: u64,
+    sent: Arc<AtomicU64>,
+) -> Result<()> {
     let (failed, mut failures) = mpsc::unbounded_channel();
     let (queue, ledger, runtime) = (queue.clone(), ledger.clone(), tokio::runtime::Handle::current());
     let (stop, stopped) = std::sync::mpsc::channel::<()>();
@@ -88,7 +95,7 @@ pub(super) async fn arrive(queue: &Queue, ledger: &Ledger, jobs: u64, per_s: f64
                 let Some(moments) = ledger.0.get(seq as usize) else { return };
                 moments.due.store(began_nanos + due.as_nanos() as u64, Ordering::Relaxed);
                 moments.called.store(now_nanos(), Ordering::Relaxed);
-                let answer = queue.enqueue(NoOp::new(seq)).await;
+                let answer = queue.enqueue(NoOp::new(first + seq)).await;
                 moments.answered.store(now_nanos(), Ordering::Relaxed);
                 sent.fetch_add(1, Ordering::Relaxed);
                 if let Err(error) = answer {

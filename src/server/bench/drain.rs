@@ -51,7 +51,6 @@ impl Drain {
 
 impl Measure for Drain {
     const NAME: &'static str = "drain";
-    const COUNTS: &'static str = "executions";
 
     fn settings(&self) -> Vec<(&'static str, Value)> {
         vec![
@@ -62,6 +61,10 @@ impl Measure for Drain {
             ("concurrency", json!(self.concurrency.unwrap_or(WorkerSettings::default().concurrency))),
             ("worker_processes", json!(1)),
         ]
+    }
+
+    fn counts(&self) -> &'static str {
+        "executions"
     }
 
     async fn round(&self, _: usize, _: &[Round], stage: &Stage) -> Result<Round> {

@@ -88,7 +88,6 @@ async fn produce(
 
 impl Measure for Enqueue {
     const NAME: &'static str = "enqueue";
-    const COUNTS: &'static str = "jobs";
 
     fn settings(&self) -> Vec<(&'static str, Value)> {
         vec![("jobs", json!(self.jobs)), ("producers", json!(self.producers)), ("jobs_per_call", json!(self.batch))]

@@ -27,6 +27,12 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// 64 callers, one job per call, find out how much there is to be had.
 const CEILING_PRODUCERS: u64 = 64;
 
+/// 2 s of arrivals before those that count …
+const WARM_UP_JOBS: u64 = 40;
+const WARM_UP_PER_S: f64 = 20.0;
+/// … with numbers that no ledger has a place for.
+const FIRST_IGNORED: u64 = u64::MAX / 2;
+
 /// Shares of the ceiling at which a sweep measures, in percent.
 const SHARES: [u32; 3] = [25, 50, 75];
 
@@ -96,6 +102,14 @@ impl Picker {
     }
 }
 
+/// Sends some jobs that do not count, until the worker is connected, has listened, and every path was taken once.
+pub(super) async fn warm_up(queue: &Queue) -> Result<u64> {
+    let ignored = Ledger::of(WARM_UP_JOBS);
+    arrive(queue, &ignored, WARM_UP_JOBS, WARM_UP_PER_S, FIRST_IGNORED, Arc::default()).await?;
+    until_succeeded(queue, WARM_UP_JOBS).await?;
+    Ok(WARM_UP_JOBS)
+}
+
 /// Waits until so many jobs are on record as succeeded.
 pub(super) async fn until_succeeded(queue: &Queue, wanted: u64) -> Result<()> {
     let (mut seen, mut moved) = (0, Instant::now());
@@ -133,11 +147,12 @@ impl Latency {
         declare(&queue, Flavour::Succeeds).await?;
         let ledger = Ledger::of(jobs);
         let picker = Picker::start(stage, &queue, &ledger).await?;
+        let before = warm_up(&queue).await?;
         let sent = Arc::new(AtomicU64::new(0));
         let _line = stage.progress.line("arriving", sent.clone(), jobs);
         let (watch, child_before) = (stage.start().await?, picker.cpu_seconds());
-        arrive(&queue, &ledger, jobs, per_s, sent).await?;
-        until_succeeded(&queue, jobs).await?;
+        arrive(&queue, &ledger, jobs, per_s, 0, sent).await?;
+        until_succeeded(&queue, before + jobs).await?;
         let child_cpu_s = child_before.zip(picker.cpu_seconds()).map(|(before, now)| now - before);
         let mut round = watch.stop(jobs).await?;
         round.child_cpu_s = child_cpu_s;
@@ -152,7 +167,6 @@ impl Latency {
 
 impl Measure for Latency {
     const NAME: &'static str = "latency";
-    const COUNTS: &'static str = "jobs";
 
     fn settings(&self) -> Vec<(&'static str, Value)> {
         let rate = if self.sweep { json!("25, 50 and 75 % of the ceiling") } else { json!(self.rate) };

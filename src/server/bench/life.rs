@@ -31,7 +31,6 @@ pub(super) struct Life {
 
 impl Measure for Life {
     const NAME: &'static str = "life";
-    const COUNTS: &'static str = "jobs";
 
     fn settings(&self) -> Vec<(&'static str, Value)> {
         vec![

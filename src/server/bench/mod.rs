@@ -13,15 +13,20 @@ mod disk;
 mod drain;
 mod enqueue;
 mod figures;
+mod http;
 mod latency;
 mod life;
 mod noop;
 mod peer;
 mod place;
 mod progress;
+mod protocol;
 mod report;
 mod run;
+mod served;
 mod stage;
+mod wire;
+mod workers;
 
 use std::path::PathBuf;
 
@@ -45,6 +50,10 @@ enum Shape {
     Enqueue(enqueue::Enqueue),
     /// Jobs arrive by the clock: how long until each is started
     Latency(latency::Latency),
+    /// Enqueue over HTTP against a real server process, or drain with the worker protocol
+    Http(http::Http),
+    /// Drain with 1, 2 and 4 worker processes at equal total concurrency (PostgreSQL)
+    Workers(workers::Workers),
     /// One operation for a harness that compares queues: setup, enqueue, bulk, drain, latency
     #[command(hide = true)]
     Peer(peer::Peer),
@@ -84,6 +93,8 @@ pub(super) fn run(bench: Bench) -> Result<()> {
             Shape::Life(shape) => run::run(&shape.common, &shape).await,
             Shape::Enqueue(shape) => run::run(&shape.common, &shape).await,
             Shape::Latency(shape) => run::run(&shape.common, &shape).await,
+            Shape::Http(shape) => run::run(&shape.common, &shape).await,
+            Shape::Workers(shape) => run::run(&shape.common, &shape).await,
             Shape::Peer(peer) => peer.run().await,
             Shape::Child(child) => child.run().await,
         }

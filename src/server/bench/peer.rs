@@ -3,7 +3,6 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
@@ -11,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::arrivals::{Ledger, arrive};
 use super::enqueue::Producers;
-use super::latency::{Picker, until_succeeded};
+use super::latency::{Picker, until_succeeded, warm_up};
 use super::noop::{Flavour, Tally, check_succeeded, declare, preload, work_off, worker};
 use super::place::Place;
 use super::progress::Progress;
@@ -46,7 +45,10 @@ impl Peer {
             }
             None => Place::existing(std::env::var("DATABASE_URL").context("set DATABASE_URL")?, "public".into()),
         };
-        let (jobs, stage) = (number("n", 10_000)?, Stage { place, observer: None, progress: Progress::default() });
+        let (jobs, stage) = (
+            number("n", 10_000)?,
+            Stage { place, directory: ".".into(), observer: None, progress: Progress::default() },
+        );
         let answer = match self.operation.as_str() {
             "setup" => {
                 stage.place.builder().migrate().await?;
@@ -103,9 +105,10 @@ async fn latency(stage: &Stage, jobs: u64, gap_ms: u64) -> Result<Value> {
     let queue = stage.open().await?;
     let ledger = Ledger::of(jobs);
     let picker = Picker::start(stage, &queue, &ledger).await?;
+    let before = warm_up(&queue).await?;
     let per_s = 1000.0 / gap_ms.max(1) as f64;
-    arrive(&queue, &ledger, jobs, per_s, Arc::new(AtomicU64::new(0))).await?;
-    until_succeeded(&queue, jobs).await?;
+    arrive(&queue, &ledger, jobs, per_s, 0, Arc::default()).await?;
+    until_succeeded(&queue, before + jobs).await?;
     picker.stop(&ledger).await?;
     let mut answer = json!({"n": jobs, "lost": ledger.lost()});
     for (name, found) in ledger.percentiles() {

@@ -38,7 +38,7 @@ impl Progress {
             loop {
                 let done = done.load(Ordering::Relaxed);
                 let per_s = done as f64 / began.elapsed().as_secs_f64().max(0.001);
-                let share = if total > 0 { 100 * done.min(total) / total } else { 0 };
+                let share = (100 * done.min(total)).checked_div(total).unwrap_or_default();
                 draw(&format!(
                     "{what}  {share:3} %  {} of {}  {}/s",
                     grouped(done as f64),

@@ -33,6 +33,13 @@ pub(super) struct Report {
     pub(super) series: Vec<Series>,
 }
 
+/// What was timed one by one in a case, each quantile over the rounds.
+struct Timed<'a> {
+    case: &'a str,
+    name: &'static str,
+    quantiles: Vec<(&'static str, Spread)>,
+}
+
 /// A figure besides the rate: its name, its title, and how a round gives it.
 type Cost = (&'static str, &'static str, fn(&Round) -> Option<f64>);
 
@@ -90,6 +97,9 @@ impl Report {
             COSTS.iter().filter(|(.., get)| self.rounds().any(|round| get(round).is_some())).collect();
         let mut header = vec!["CASE", "COUNTS", "PER S", "MIN..MAX", "SECONDS"];
         header.extend(costs.iter().map(|(_, title, _)| title));
+        if self.series.len() > 1 {
+            header.push("OF THE FIRST");
+        }
         let mut table = Table::new(&header, &[0]);
         for series in &self.series {
             let spread = |get: &dyn Fn(&Round) -> Option<f64>| Spread::of(series.rounds.iter().filter_map(get));
@@ -99,9 +109,16 @@ impl Report {
             row.push(format!("{}..{}", grouped(rate.min), grouped(rate.max)));
             row.push(format!("{} × {seconds:.1}", series.rounds.len()));
             row.extend(costs.iter().map(|(.., get)| spread(get).map(|cost| amount(cost.median)).unwrap_or_default()));
+            row.extend(self.of_the_first(series).map(|share| format!("{:.2}", share.median)));
             table.row(row);
         }
         table
+    }
+
+    /// What a case achieves of what the first one did in the same turn: the rest of the machine was busy with the same.
+    fn of_the_first(&self, series: &Series) -> Option<Spread> {
+        let first = self.series.first().filter(|first| first.case != series.case)?;
+        Spread::of(series.rounds.iter().zip(&first.rounds).map(|(round, first)| round.per_s() / first.per_s()))
     }
 
     fn latency_table(&self) -> Option<Table> {
@@ -109,7 +126,7 @@ impl Report {
         let header: Vec<_> =
             ["CASE", "FROM → TO, MS"].into_iter().chain(QUANTILES.iter().map(|(_, title, _)| *title)).collect();
         let mut table = Table::new(&header, &[0]);
-        for (case, name, quantiles) in &latencies {
+        for Timed { case, name, quantiles } in &latencies {
             let shown = quantiles.iter().map(|(_, spread)| format!("{:.2}", spread.median));
             table.row([(*case).to_owned(), (*name).to_owned()].into_iter().chain(shown));
         }
@@ -120,8 +137,7 @@ impl Report {
         self.series.iter().flat_map(|series| &series.rounds)
     }
 
-    /// By case and name, each quantile over the rounds.
-    fn latencies(&self) -> Vec<(&str, &'static str, Vec<(&'static str, Spread)>)> {
+    fn latencies(&self) -> Vec<Timed<'_>> {
         let mut found = Vec::new();
         for series in &self.series {
             let Some(first) = series.rounds.first() else { continue };
@@ -131,7 +147,7 @@ impl Report {
                 let quantiles = QUANTILES.iter().filter_map(|(quantile, _, get)| {
                     Some((*quantile, Spread::of(rounds().map(|(_, percentiles)| get(percentiles)))?))
                 });
-                found.push((series.case.as_str(), *name, quantiles.collect()));
+                found.push(Timed { case: &series.case, name, quantiles: quantiles.collect() });
             }
         }
         found
@@ -169,8 +185,11 @@ impl Report {
                 case.insert((*name).to_owned(), spread.json());
             }
         }
+        if let Some(share) = self.of_the_first(series) {
+            case.insert("of_the_first".into(), share.json());
+        }
         let mut latencies = Map::new();
-        for (_, name, quantiles) in self.latencies().into_iter().filter(|(case, ..)| *case == series.case) {
+        for Timed { name, quantiles, .. } in self.latencies().into_iter().filter(|timed| timed.case == series.case) {
             let quantiles = quantiles.iter().map(|(quantile, spread)| ((*quantile).to_owned(), spread.json()));
             latencies.insert(name.to_owned(), Value::Object(quantiles.collect()));
         }

@@ -17,13 +17,16 @@ use crate::worker::shutdown_signal;
 pub(super) trait Measure {
     /// The subcommand.
     const NAME: &'static str;
-    /// What its operations are.
-    const COUNTS: &'static str;
     /// Whether several processes must share the store.
     const NEEDS_POSTGRES: bool = false;
 
     /// What it was told to do.
     fn settings(&self) -> Vec<(&'static str, Value)>;
+
+    /// What its operations are.
+    fn counts(&self) -> &'static str {
+        "jobs"
+    }
 
     /// What is compared with each other.
     fn cases(&self) -> Vec<String> {
@@ -52,7 +55,7 @@ async fn measure<M: Measure>(common: &Common, shape: &M, home: &Home) -> Result<
     if M::NEEDS_POSTGRES && !home.is_postgres() {
         bail!("bench {} needs a store that several processes can share; give --store postgres://…", M::NAME);
     }
-    let mut report = Report::new(M::NAME, M::COUNTS, shape.settings());
+    let mut report = Report::new(M::NAME, shape.counts(), shape.settings());
     report.store = match home.observer().await? {
         Some(observer) => observer.settings().await?,
         None => sqlite_settings(),
@@ -68,8 +71,12 @@ async fn measure<M: Measure>(common: &Common, shape: &M, home: &Home) -> Result<
         let mut turn = Vec::new();
         for (case, name) in cases.iter().enumerate() {
             number += 1;
-            let stage =
-                Stage { place: home.place(number).await?, observer: home.observer().await?, progress: Progress::new() };
+            let stage = Stage {
+                place: home.place(number).await?,
+                directory: home.directory.clone(),
+                observer: home.observer().await?,
+                progress: Progress::new(),
+            };
             let round = shape.round(case, &turn, &stage).await;
             let mut round = round.with_context(|| format!("round {number} ({name})"))?;
             stage.complete(&mut round).await?;

@@ -1,6 +1,7 @@
 //! What a round is measured on and with: an empty store, a stopwatch, and a look at the server from beside.
 
-use std::time::Instant;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
@@ -15,6 +16,8 @@ use crate::store::postgres::Observer;
 #[derive(Debug)]
 pub(super) struct Stage {
     pub(super) place: Place,
+    /// For whoever needs one without anything of somebody else's in it.
+    pub(super) directory: PathBuf,
     pub(super) observer: Option<Observer>,
     pub(super) progress: Progress,
 }
@@ -32,7 +35,7 @@ pub(super) struct Round {
     pub(super) wal_bytes: Option<u64>,
     pub(super) commits: Option<u64>,
     /// Commits of the database when the clock was started; see [`Stage::complete`].
-    commits_before: Option<u64>,
+    pub(super) commits_before: Option<u64>,
     /// What was timed one by one, by name.
     pub(super) latencies: Vec<(&'static str, Percentiles)>,
 }
@@ -92,9 +95,9 @@ impl Stage {
 
     async fn let_connections_end(&self, observer: &Observer) -> Result<()> {
         // 5 s: a backend that takes longer costs the round a few commits in its figures, no more.
-        let deadline = Instant::now() + std::time::Duration::from_secs(5);
+        let deadline = Instant::now() + Duration::from_secs(5);
         while observer.connections(&self.place.schema).await? > 0 && Instant::now() < deadline {
-            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+            tokio::time::sleep(Duration::from_millis(20)).await;
         }
         Ok(())
     }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use deadpool_postgres::PoolError;
 use tokio_postgres::error::SqlState;
 
+use crate::planted::{Bug, planted};
 use crate::store::{StoreError, StoreErrorKind};
 
 /// One failed try.
@@ -106,19 +107,28 @@ pub(super) struct Tries {
     doing: &'static str,
     effect: Effect,
     left: u32,
+    /// The answer to an earlier try was lost: it may have been done, whatever the later ones run into.
+    may_be_done: bool,
 }
 
 impl Tries {
     pub(super) fn new(doing: &'static str, effect: Effect) -> Self {
         // 4: two processes in each other's way sort themselves out in one or two.
-        Self { doing, effect, left: 4 }
+        Self { doing, effect, left: 4, may_be_done: false }
     }
 
     /// Returns after a short wait if another try is due; the error otherwise.
     pub(super) async fn again(&mut self, trouble: Trouble) -> Result<(), StoreError> {
         let worth_it = trouble.conflict || (trouble.is_unknown() && self.effect == Effect::Repeatable);
+        self.may_be_done |= trouble.is_unknown() && !planted(Bug::OutcomeForgotten);
         if !worth_it || self.left == 0 {
-            return Err(trouble.doing(self.doing));
+            let says_nothing_was_stored =
+                matches!(trouble.kind, StoreErrorKind::Unavailable | StoreErrorKind::Timeout | StoreErrorKind::Full);
+            let kind = match self.may_be_done && says_nothing_was_stored {
+                true => StoreErrorKind::OutcomeUnknown,
+                false => trouble.kind,
+            };
+            return Err(Trouble { kind, ..trouble }.doing(self.doing));
         }
         self.left -= 1;
         tracing::debug!(verb = self.doing, ?trouble, "trying again");

@@ -11,8 +11,9 @@ use std::time::Duration;
 
 use rusqlite::Connection;
 
-use super::fault::store_error;
+use super::fault::{leave_log_alone, store_error};
 use super::writer::Inbox;
+use crate::planted::{Bug, planted};
 use crate::store::complain;
 
 /// 200 ms: seldom enough to cost nothing, often enough that little is left for the writer to finish.
@@ -57,13 +58,16 @@ fn run(connection: &Connection, inbox: &Inbox, stopped: &mpsc::Receiver<()>) {
         }
         match checkpoint(connection) {
             // Looked at again even if nothing more is committed: a reader may be in the way until then.
-            Ok(log_pages) if log_pages > LOG_MAX_PAGES => inbox.restart_wal(),
+            Ok(log_pages) if log_pages > LOG_MAX_PAGES && !planted(Bug::LogNeverShrinks) => inbox.restart_wal(),
             Ok(_) => seen = commits,
             Err(error) => {
                 inbox.note_failure(&error);
                 complain(&store_error("checkpoint", error), "cannot copy the log into the database file; trying again");
             }
         }
+    }
+    if inbox.trouble("checkpoint").is_some() {
+        leave_log_alone(connection);
     }
 }
 

@@ -1,6 +1,7 @@
 //! SQLite's errors in the store's words.
 
-use rusqlite::{Error, ErrorCode, ffi};
+use rusqlite::config::DbConfig;
+use rusqlite::{Connection, Error, ErrorCode, ffi};
 
 use crate::planted::{Bug, planted};
 use crate::store::{StoreError, StoreErrorKind};
@@ -29,6 +30,13 @@ fn kind(error: &Error) -> StoreErrorKind {
 pub(super) fn is_lock(error: &StoreError) -> bool {
     let cause = std::error::Error::source(error).and_then(|cause| cause.downcast_ref::<Error>());
     cause.and_then(Error::sqlite_error_code) == Some(ErrorCode::DatabaseBusy)
+}
+
+/// Lets a connection close without what it would do last: copy the log into the file and sync, once more.
+pub(super) fn leave_log_alone(connection: &Connection) {
+    if let Err(error) = connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true) {
+        tracing::error!(%error, "closing the file will write to it");
+    }
 }
 
 /// The disk refused to sync. What it holds is unknown from then on, and syncing again would only hide that.

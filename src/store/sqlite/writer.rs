@@ -13,7 +13,7 @@ use std::thread::JoinHandle;
 use rusqlite::Connection;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
-use super::fault::{is_lock, is_sync_failure, store_error};
+use super::fault::{is_lock, is_sync_failure, leave_log_alone, store_error};
 use super::time::{StoreTime, move_along};
 use super::transaction::{Items, Tx};
 use crate::planted::{Bug, planted};
@@ -298,6 +298,9 @@ impl Writing {
             if !batch.works.is_empty() {
                 self.flush(batch.works);
             }
+        }
+        if self.is_broken() {
+            leave_log_alone(&self.connection);
         }
     }
 

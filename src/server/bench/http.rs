@@ -1,0 +1,155 @@
+//! http: many keep-alive connections against a real server process. Single jobs are compared with `GET /livez`, which
+//! costs the same HTTP and no database; with `--protocol` workers lease and settle over HTTP instead.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use anyhow::{Context, Result};
+use clap::Args;
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+
+use super::Common;
+use super::figures::Percentiles;
+use super::noop::{Flavour, NoOp, preload};
+use super::protocol;
+use super::run::Measure;
+use super::served::Served;
+use super::stage::{Round, Stage};
+use super::wire::{Connection, request};
+use crate::queue::Job;
+
+/// How to ask.
+#[derive(Debug, Args)]
+pub(super) struct Http {
+    #[command(flatten)]
+    pub(super) common: Common,
+    /// Jobs to put in, or to drain with --protocol
+    #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..))]
+    jobs: u64,
+    /// Connections at the same time; left out: 64, or 4 with --protocol
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    connections: Option<u64>,
+    /// Jobs per request, up to 1,000; more than one goes to POST /jobs/batch
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1000))]
+    batch: u64,
+    /// Preload the jobs, then drain them with the worker protocol: lease, settle
+    #[arg(long, conflicts_with = "batch")]
+    protocol: bool,
+    /// Jobs per lease and settle request
+    #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u64).range(1..=1000), requires = "protocol")]
+    lease_max: u64,
+}
+
+/// A load that is sent over and over.
+struct Load {
+    request: Arc<[u8]>,
+    requests: u64,
+    connections: u64,
+}
+
+impl Load {
+    /// Sends it; answers how long each request took.
+    async fn send(self, served: &Served, done: Arc<AtomicU64>) -> Result<Vec<u64>> {
+        let mut clients = JoinSet::new();
+        let next = Arc::new(AtomicU64::new(0));
+        for _ in 0..self.connections {
+            let mut connection = Connection::open(served.address).await?;
+            let (request, next, done) = (self.request.clone(), next.clone(), done.clone());
+            clients.spawn(async move {
+                let mut nanos = Vec::new();
+                while next.fetch_add(1, Ordering::Relaxed) < self.requests {
+                    let sent = Instant::now();
+                    connection.ask(&request).await?;
+                    nanos.push(sent.elapsed().as_nanos() as u64);
+                    done.fetch_add(1, Ordering::Relaxed);
+                }
+                anyhow::Ok(nanos)
+            });
+        }
+        let mut nanos = Vec::new();
+        while let Some(ended) = clients.join_next().await {
+            nanos.extend(ended.context("a client was interrupted")??);
+        }
+        Ok(nanos)
+    }
+}
+
+/// The job as it goes over the wire.
+fn job() -> Result<Value> {
+    Ok(json!({"kind": NoOp::KIND, "payload": serde_json::to_value(NoOp::new(1))?}))
+}
+
+/// Puts jobs in over HTTP, `batch` a request.
+async fn post(served: &Served, jobs: u64, batch: u64, connections: u64, done: Arc<AtomicU64>) -> Result<Vec<u64>> {
+    let request = if batch == 1 {
+        request("POST", "/jobs", &job()?.to_string())
+    } else {
+        request("POST", "/jobs/batch", &json!({"jobs": vec![job()?; batch as usize]}).to_string())
+    };
+    Load { request: request.into(), requests: jobs.div_ceil(batch), connections }.send(served, done).await
+}
+
+impl Http {
+    fn connections(&self) -> u64 {
+        self.connections.unwrap_or(if self.protocol { 4 } else { 64 })
+    }
+}
+
+impl Measure for Http {
+    const NAME: &'static str = "http";
+
+    fn settings(&self) -> Vec<(&'static str, Value)> {
+        let per_request = if self.protocol { self.lease_max } else { self.batch };
+        vec![
+            ("jobs", json!(self.jobs)),
+            ("connections", json!(self.connections())),
+            ("jobs_per_request", json!(per_request)),
+            ("server", json!("steadfast api, a process of its own with default settings")),
+        ]
+    }
+
+    fn counts(&self) -> &'static str {
+        if self.protocol || self.batch > 1 { "jobs" } else { "requests" }
+    }
+
+    fn cases(&self) -> Vec<String> {
+        match (self.protocol, self.batch) {
+            (true, _) => vec!["POST /leases, /leases/settle".into()],
+            (false, 1) => vec!["GET /livez".into(), "POST /jobs".into()],
+            (false, _) => vec!["POST /jobs/batch".into()],
+        }
+    }
+
+    async fn round(&self, case: usize, _: &[Round], stage: &Stage) -> Result<Round> {
+        if self.protocol {
+            preload(stage, &stage.open().await?, Flavour::Succeeds, self.jobs).await?;
+            stage.tidy().await?;
+        }
+        let served = Served::start(&stage.place, &stage.directory).await?;
+        let done = Arc::new(AtomicU64::new(0));
+        let _line = stage.progress.line(&self.cases()[case], done.clone(), self.jobs.div_ceil(self.batch));
+        let (watch, server_before) = (stage.start().await?, served.cpu_seconds());
+        let (nanos, operations) = match (self.protocol, self.batch, case) {
+            (true, ..) => {
+                let leased = protocol::drain(&served, self.connections(), self.lease_max, self.jobs, done).await?;
+                (Vec::new(), leased)
+            }
+            (false, 1, 0) => {
+                let request = request("GET", "/livez", "").into();
+                let load = Load { request, requests: self.jobs, connections: self.connections() };
+                (load.send(&served, done).await?, self.jobs)
+            }
+            (false, batch, _) => {
+                let nanos = post(&served, self.jobs, batch, self.connections(), done).await?;
+                (nanos, self.jobs.div_ceil(batch) * batch)
+            }
+        };
+        let server_cpu_s = server_before.zip(served.cpu_seconds()).map(|(before, now)| now - before);
+        let mut round = watch.stop(operations).await?;
+        round.child_cpu_s = server_cpu_s;
+        round.latencies.extend(Percentiles::of_nanos(nanos).map(|nanos| ("request → answer", nanos)));
+        Ok(round)
+    }
+}

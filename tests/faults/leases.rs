@@ -1,0 +1,269 @@
+//! Leases, keys and ends, each guarantee in a short case on both stores. More cases of the same are in
+//! `tests/conformance`; these are the ones that planted bugs are tried on.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use steadfast::job::{AttemptOutcome, JobId, JobRecord, Lease, Outcome, WorkerId};
+use steadfast::store::{self, Claim, Deleted, Reap, Settle, Settled, WorkerFate};
+use steadfast::worker::{JobError, WorkerSettings};
+use steadfast::{Context, Queue, Status, Worker};
+
+use crate::history::History;
+use crate::players::{LEASE, Part, Player, REAP_INTERVAL, Task, worker_settings};
+use crate::scale::{patience, quick_or_long};
+use crate::stage::{Stage, Store, until};
+
+const QUICK: Task = Task { work_ms: 0, fail_percent: 0 };
+
+/// Waits until the job is where it should be.
+pub(crate) async fn reaches(queue: &Queue, id: JobId, status: Status) -> JobRecord {
+    let give_up = tokio::time::Instant::now() + patience();
+    loop {
+        let job = queue.get(id).await.unwrap().expect("the job is there");
+        if job.status == status {
+            return job;
+        }
+        assert!(tokio::time::Instant::now() < give_up, "waited in vain for {id} to be {status}: it is {}", job.status);
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+fn claim(max: usize) -> Claim {
+    let worker = WorkerId::new("w").unwrap();
+    Claim { worker, queues: None, kinds: None, max, lease: LEASE, fate: WorkerFate::Independent }
+}
+
+async fn claim_one(queue: &Queue) -> Lease {
+    queue.store().claim(claim(1)).await.unwrap().pop().expect("a job is due")
+}
+
+async fn settle(queue: &Queue, lease: &Lease, outcome: Outcome) -> Settled {
+    let settle = Settle { lease: lease.key(), outcome };
+    queue.store().settle(vec![settle]).await.unwrap().pop().unwrap().unwrap()
+}
+
+/// One verdict on what a worker of this process did with one job.
+async fn judged(stage: &Stage, queue: &Queue, id: JobId, key: &str) -> History {
+    let mut history = History::default();
+    history.asked.insert(key.into());
+    history.acknowledged.push((key.into(), id));
+    stage.journal.read_into(&mut history);
+    history.read_store(queue).await;
+    history.judge().accept(key, &history);
+    history
+}
+
+async fn f15(stage: Stage) {
+    let queue = stage.queue().await;
+    let id = queue.enqueue(QUICK).await.unwrap().job.id;
+    let lease = claim_one(&queue).await;
+    tokio::time::sleep(LEASE + Duration::from_millis(100)).await;
+    let late = settle(&queue, &lease, Outcome::succeeded(None)).await;
+    assert_eq!(late, Settled::Recorded, "a late settle that was not reaped yet counts");
+    let again = settle(&queue, &lease, Outcome::succeeded(None)).await;
+    assert_eq!(again, Settled::Recorded, "the same settle again gets the same answer");
+    assert_eq!(settle(&queue, &lease, Outcome::failed("no")).await, Settled::Lost);
+    assert_eq!(queue.attempts(id).await.unwrap().unwrap().len(), 1, "recorded once");
+}
+
+#[tokio::test]
+async fn f15_a_late_settle_counts_and_the_same_again_gets_the_same_answer_on_sqlite() {
+    f15(Stage::on_sqlite().await).await;
+}
+
+#[tokio::test]
+async fn f15_a_late_settle_counts_and_the_same_again_gets_the_same_answer_on_postgresql() {
+    f15(Stage::on_postgres().await).await;
+}
+
+async fn f17(stage: Stage) {
+    let queue = stage.queue().await;
+    let worker = crate::players::worker(queue.clone(), &stage.script());
+    let task = Task { work_ms: 4 * LEASE.as_millis() as u64, fail_percent: 0 };
+    let id = queue.enqueue(task).idempotency_key("long").await.unwrap().job.id;
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let running = tokio::spawn(worker.run_until(async { drop(stopped.await) }));
+    let give_up = tokio::time::Instant::now() + patience();
+    while queue.get(id).await.unwrap().unwrap().status != Status::Succeeded {
+        let starts = stage.journal.lines("start").len();
+        assert!(starts <= 1, "a live lease was reaped: the job was started {starts} times");
+        assert!(tokio::time::Instant::now() < give_up, "waited in vain for the job to end");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    drop(stop);
+    running.await.unwrap().unwrap();
+    judged(&stage, &queue, id, "long").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn f17_a_job_of_four_leases_runs_to_its_end_once_on_sqlite() {
+    f17(Stage::on_sqlite().await).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn f17_a_job_of_four_leases_runs_to_its_end_once_on_postgresql() {
+    f17(Stage::on_postgres().await).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn f20_two_processes_with_the_same_settings_are_two_workers() {
+    let stage = Stage::on_postgres().await;
+    let queue = stage.queue().await;
+    let players = [0, 1].map(|_| Player::start(Part::Worker, &stage.script()));
+    // Each has room for some only: so both take part.
+    for _ in 0..40 {
+        queue.enqueue(Task { work_ms: 300, fail_percent: 0 }).await.unwrap();
+    }
+    until("all are started", || (stage.journal.lines("start").len() >= 40).then_some(()));
+    let names: BTreeSet<String> = stage.journal.lines("start").into_iter().map(|line| line[3].clone()).collect();
+    players.into_iter().for_each(Player::stop);
+    assert_eq!(names.len(), 2, "two processes, and these identities: {names:?}");
+}
+
+/// Claims until nothing is left, together with others.
+async fn claimed_by_many(stores: &[Arc<dyn store::Store>], claimers: usize, jobs: usize) -> Vec<JobId> {
+    let leased = Arc::new(AtomicUsize::new(0));
+    let mut claiming = tokio::task::JoinSet::new();
+    for n in 0..claimers {
+        let (store, leased) = (stores[n % stores.len()].clone(), leased.clone());
+        claiming.spawn(async move {
+            let (mut claimed, mut empty) = (Vec::new(), 0);
+            while empty < 3 {
+                let leases = store.claim(Claim { lease: Duration::from_secs(600), ..claim(7) }).await.unwrap();
+                empty = if leases.is_empty() { empty + 1 } else { 0 };
+                claimed.extend(leases.iter().map(|lease| lease.job().id));
+                let leased = leased.fetch_add(leases.len(), Ordering::SeqCst) + leases.len();
+                assert!(leased <= 2 * jobs, "a job was leased twice at the same time, again and again");
+            }
+            claimed
+        });
+    }
+    claiming.join_all().await.into_iter().flatten().collect()
+}
+
+async fn f21(stage: Stage, processes: usize) {
+    let count = quick_or_long(2_000, 10_000);
+    let mut queues = Vec::new();
+    for _ in 0..processes {
+        queues.push(stage.queue().await);
+    }
+    queues[0].declare::<Task>().await.unwrap();
+    let requests: Vec<_> = (0..count).map(|_| steadfast::JobRequest::of(&QUICK).unwrap()).collect();
+    for some in requests.chunks(1_000) {
+        queues[0].enqueue_many(some.to_vec()).await.unwrap();
+    }
+    let stores: Vec<_> = queues.iter().map(|queue| queue.store().clone()).collect();
+    let claimed = claimed_by_many(&stores, 32, count).await;
+    let distinct: BTreeSet<_> = claimed.iter().collect();
+    assert_eq!(claimed.len(), distinct.len(), "a job was leased twice at the same time");
+    assert_eq!(distinct.len(), count, "every job was leased");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn f21_thirty_two_claimers_lease_no_job_twice_on_sqlite() {
+    f21(Stage::on_sqlite().await, 1).await;
+}
+
+/// Four stores, since one has one claim under way at a time: they share nothing but the database, like four processes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn f21_thirty_two_claimers_lease_no_job_twice_on_postgresql() {
+    f21(Stage::on_postgres().await, 4).await;
+}
+
+async fn f22(stage: Stage) {
+    let queue = stage.queue().await;
+    let waiting = queue.enqueue(QUICK).await.unwrap().job.id;
+    queue.cancel(waiting).await.unwrap();
+    assert_eq!(queue.get(waiting).await.unwrap().unwrap().status, Status::Cancelled, "before its claim");
+
+    let mut ends = Vec::new();
+    for outcome in [Outcome::failed("stopped"), Outcome::Released, Outcome::Cancelled, Outcome::succeeded(None)] {
+        let id = queue.enqueue(QUICK).await.unwrap().job.id;
+        let lease = claim_one(&queue).await;
+        queue.cancel(id).await.unwrap();
+        settle(&queue, &lease, outcome).await;
+        ends.push(queue.get(id).await.unwrap().unwrap().status);
+    }
+    let expected = [Status::Cancelled, Status::Cancelled, Status::Cancelled, Status::Succeeded];
+    assert_eq!(ends, expected, "a cancelled job ends, and never waits for another try");
+
+    let orphan = queue.enqueue(QUICK).await.unwrap().job.id;
+    claim_one(&queue).await;
+    queue.cancel(orphan).await.unwrap();
+    tokio::time::sleep(LEASE + Duration::from_millis(100)).await;
+    queue.store().reap(Reap { limit: 10 }).await.unwrap();
+    assert_eq!(queue.get(orphan).await.unwrap().unwrap().status, Status::Cancelled, "on a dead worker");
+}
+
+#[tokio::test]
+async fn f22_a_cancel_at_any_moment_ends_the_job_on_sqlite() {
+    f22(Stage::on_sqlite().await).await;
+}
+
+#[tokio::test]
+async fn f22_a_cancel_at_any_moment_ends_the_job_on_postgresql() {
+    f22(Stage::on_postgres().await).await;
+}
+
+#[tokio::test]
+async fn f23_a_running_job_cannot_be_deleted() {
+    for store in Store::BOTH {
+        let stage = Stage::on(store).await;
+        let queue = stage.queue().await;
+        let id = queue.enqueue(QUICK).await.unwrap().job.id;
+        claim_one(&queue).await;
+        let answer = queue.delete(id).await.unwrap();
+        assert_eq!(answer, Deleted::NotFinished(Status::Running), "a running job was deleted");
+        assert!(queue.get(id).await.unwrap().is_some());
+    }
+}
+
+/// G3: a job that always fails is started as often as it may be, and no more.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn g3_a_job_that_always_fails_is_started_as_often_as_allowed_and_no_more() {
+    for store in Store::BOTH {
+        let stage = Stage::on(store).await;
+        let queue = stage.queue().await;
+        let enqueue = queue.enqueue(Task { work_ms: 0, fail_percent: 100 }).max_attempts(4).idempotency_key("hopeless");
+        let id = enqueue.await.unwrap().job.id;
+        let worker = crate::players::worker(queue.clone(), &stage.script());
+        let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+        let running = tokio::spawn(worker.run_until(async { drop(stopped.await) }));
+        let give_up = tokio::time::Instant::now() + patience();
+        while queue.get(id).await.unwrap().unwrap().status != Status::FailedPermanent {
+            let starts = stage.journal.lines("start").len();
+            assert!(starts <= 4, "too many starts: {starts}, 4 are allowed");
+            assert!(tokio::time::Instant::now() < give_up, "waited in vain for the job to be given up");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        drop(stop);
+        running.await.unwrap().unwrap();
+        let history = judged(&stage, &queue, id, "hopeless").await;
+        assert_eq!(history.starts.len(), 4);
+        assert!(history.kept[0].tries.iter().all(|one| one.outcome == Some(AttemptOutcome::Failed)));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn f10_a_lease_is_reaped_within_its_length_and_the_reap_interval_whoever_held_it() {
+    for store in Store::BOTH {
+        let stage = Stage::on(store).await;
+        let queue = stage.queue().await;
+        let id = queue.enqueue(QUICK).idempotency_key("orphan").await.unwrap().job.id;
+        claim_one(&queue).await;
+        let settings = WorkerSettings { reap_interval: REAP_INTERVAL, ..worker_settings(&stage.script()) };
+        let worker = Worker::new(queue.clone()).settings(settings);
+        let worker = worker.handle(|_: Task, _: Context| async { Ok::<_, JobError>(()) });
+        let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+        let running = tokio::spawn(worker.run_until(async { drop(stopped.await) }));
+        reaches(&queue, id, Status::Succeeded).await;
+        drop(stop);
+        running.await.unwrap().unwrap();
+        let tries = queue.attempts(id).await.unwrap().unwrap();
+        let outcomes: Vec<_> = tries.iter().map(|one| one.outcome.unwrap()).collect();
+        assert_eq!(outcomes, [AttemptOutcome::LeaseExpired, AttemptOutcome::Succeeded], "with the cause recorded");
+    }
+}

@@ -1,0 +1,88 @@
+//! SIGTERM under load, and what a kill in the middle of it leaves. That a second signal ends the program at once is
+//! shown with the real one: `tests/cli/shutdown.rs`.
+
+use std::time::Duration;
+
+use steadfast::Status;
+use steadfast::job::AttemptOutcome;
+
+use crate::customers::Customers;
+use crate::history::History;
+use crate::players::{Part, Player, Script, Task};
+use crate::scale::dice;
+use crate::stage::{Stage, until, wait_until_done};
+
+/// Half of the jobs end within the grace period, the others do not.
+fn customers(server: &str, dice: &mut fastrand::Rng) -> Customers {
+    let task = |dice: &mut fastrand::Rng| Task { work_ms: if dice.bool() { 200 } else { 6_000 }, fail_percent: 0 };
+    Customers::start(2, Duration::from_millis(20), server, dice, task)
+}
+
+/// What nothing may have been left of, once a worker has ended in order.
+fn assert_clean(history: &History) {
+    let mut released = 0;
+    for job in &history.kept {
+        assert_ne!(job.status, Status::Running, "job {} was left running", job.id);
+        for one in &job.tries {
+            let outcome = one.outcome.unwrap();
+            let fine = matches!(outcome, AttemptOutcome::Succeeded | AttemptOutcome::Released);
+            assert!(fine, "an attempt was spent by the shutdown: {outcome} of {}", job.id);
+            released += usize::from(outcome == AttemptOutcome::Released);
+        }
+    }
+    assert!(released > 0, "nothing was under way: nothing was tested");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn f19_a_server_told_to_stop_under_load_leaves_nothing_running_and_spends_no_attempt_on_sqlite() {
+    let mut dice = dice("stop on sqlite");
+    let stage = Stage::on_sqlite().await;
+    let mut server = Player::start(Part::Server, &Script { grace_ms: 1_000, ..stage.script() });
+    let customers = customers(&server.url, &mut dice);
+    until("jobs are running", || (stage.journal.lines("start").len() >= 20).then_some(()));
+    server.signal("TERM");
+    let status = server.ended();
+    assert_eq!(status.code(), Some(0), "{status}");
+    let history = customers.close();
+    let (history, _) = stage.judge(history).await;
+    assert_clean(&history);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn f19_a_worker_told_to_stop_under_load_leaves_nothing_running_and_spends_no_attempt_on_postgresql() {
+    let mut dice = dice("stop on postgresql");
+    let stage = Stage::on_postgres().await;
+    let api = Player::start(Part::Api, &stage.script());
+    let mut worker = Player::start(Part::Worker, &Script { grace_ms: 1_000, ..stage.script() });
+    let customers = customers(&api.url, &mut dice);
+    until("jobs are running", || (stage.journal.lines("start").len() >= 20).then_some(()));
+    worker.signal("TERM");
+    let status = worker.ended();
+    assert_eq!(status.code(), Some(0), "{status}");
+    let history = customers.close();
+    api.stop();
+    let (history, _) = stage.judge(history).await;
+    assert_clean(&history);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn f19_a_kill_in_the_middle_of_a_shutdown_loses_nothing() {
+    let mut dice = dice("kill during a shutdown");
+    let stage = Stage::on_sqlite().await;
+    let script = stage.script();
+    let server = Player::start(Part::Server, &script);
+    let task = |dice: &mut fastrand::Rng| Task { work_ms: dice.u64(100..800), fail_percent: 0 };
+    let customers = Customers::start(2, Duration::from_millis(30), &server.url, &mut dice, task);
+    until("jobs are running", || (stage.journal.lines("start").len() >= 20).then_some(()));
+    server.signal("TERM");
+    std::thread::sleep(Duration::from_millis(dice.u64(..300)));
+    server.kill();
+    let server = Player::start(Part::Server, &script);
+    customers.moved(&server.url);
+    customers.carry_on(5);
+    let history = customers.close();
+    wait_until_done(&server.url);
+    server.stop();
+    let (history, verdict) = stage.judge(history).await;
+    verdict.accept("a kill during a shutdown", &history);
+}
