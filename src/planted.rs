@@ -73,6 +73,10 @@ pub(crate) enum Bug {
     RepeatIsLost,
     /// An enqueue whose commit may have happened is said not to have.
     OutcomeForgotten,
+    /// A statement that met a deadlock is not tried again.
+    ConflictsNotRetried,
+    /// Every claim looks from the beginning.
+    MarksIgnored,
 }
 
 /// Whether this bug is alive in this process.

@@ -8,6 +8,7 @@
 
 mod batches;
 mod customers;
+mod database;
 mod disk_full;
 mod flood;
 mod history;

@@ -119,7 +119,8 @@ impl Tries {
 
     /// Returns after a short wait if another try is due; the error otherwise.
     pub(super) async fn again(&mut self, trouble: Trouble) -> Result<(), StoreError> {
-        let worth_it = trouble.conflict || (trouble.is_unknown() && self.effect == Effect::Repeatable);
+        let worth_it = (trouble.conflict && !planted(Bug::ConflictsNotRetried))
+            || (trouble.is_unknown() && self.effect == Effect::Repeatable);
         self.may_be_done |= trouble.is_unknown() && !planted(Bug::OutcomeForgotten);
         if !worth_it || self.left == 0 {
             let says_nothing_was_stored =

@@ -1,0 +1,179 @@
+//! What others do in the same PostgreSQL: hold locks in the wrong order, keep a snapshot for hours. And the reaper
+//! against settles that come late.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use steadfast::job::{JobId, Lease, Outcome, WorkerId};
+use steadfast::store::{Claim, Reap, Settle, Settled, WorkerFate};
+use steadfast::{JobRequest, Queue, Status};
+use tokio_postgres::{Client, NoTls};
+
+use crate::players::{LEASE, Task};
+use crate::scale::quick_or_long;
+use crate::stage::{Stage, Store};
+use crate::support::postgres::Cluster;
+
+async fn enqueue(queue: &Queue, count: usize) {
+    queue.declare::<Task>().await.unwrap();
+    let request = JobRequest::of(&Task { work_ms: 0, fail_percent: 0 }).unwrap();
+    for some in vec![request; count].chunks(1_000) {
+        queue.enqueue_many(some.to_vec()).await.unwrap();
+    }
+}
+
+async fn claim(queue: &Queue, max: usize, lease: Duration) -> Vec<Lease> {
+    let worker = WorkerId::new("w").unwrap();
+    let claim = Claim { worker, queues: None, kinds: None, max, lease, fate: WorkerFate::Independent };
+    queue.store().claim(claim).await.unwrap()
+}
+
+async fn settle(queue: &Queue, leases: &[Lease]) -> Vec<Settled> {
+    let done = |lease: &Lease| Settle { lease: lease.key(), outcome: Outcome::succeeded(None) };
+    let answers = queue.store().settle(leases.iter().map(done).collect()).await.unwrap();
+    answers.into_iter().map(Result::unwrap).collect()
+}
+
+async fn stranger(url: &str) -> Client {
+    let (client, connection) = tokio_postgres::connect(url, NoTls).await.unwrap();
+    tokio::spawn(connection);
+    client
+}
+
+/// Every lease has run out; half a dozen reapers and many settles go for them at once.
+async fn f14(stage: Stage) {
+    let count = quick_or_long(2_000, 10_000);
+    let queue = stage.queue().await;
+    enqueue(&queue, count).await;
+    let mut leases = Vec::new();
+    while leases.len() < count {
+        leases.extend(claim(&queue, 1_000, LEASE).await);
+    }
+    tokio::time::sleep(LEASE).await;
+    let mut settling = tokio::task::JoinSet::new();
+    for part in leases.chunks(count / 16) {
+        let (queue, part) = (queue.clone(), part.to_vec());
+        settling.spawn(async move {
+            let mut answers = Vec::new();
+            for few in part.chunks(10) {
+                let ids = few.iter().map(|lease| lease.job().id);
+                answers.extend(ids.zip(settle(&queue, few).await));
+            }
+            answers
+        });
+    }
+    let mut reaping = tokio::task::JoinSet::new();
+    for _ in 0..6 {
+        let queue = queue.clone();
+        reaping.spawn(async move {
+            let mut reaped: Vec<JobId> = Vec::new();
+            loop {
+                let some = queue.store().reap(Reap { limit: 20 }).await.unwrap();
+                if some.is_empty() {
+                    return reaped;
+                }
+                reaped.extend(some.iter().map(|one| one.job_id));
+            }
+        });
+    }
+    let answers: Vec<_> = settling.join_all().await.into_iter().flatten().collect();
+    let reaped: Vec<_> = reaping.join_all().await.into_iter().flatten().collect();
+    let distinct: HashSet<_> = reaped.iter().copied().collect();
+    assert_eq!(distinct.len(), reaped.len(), "a job was reaped twice");
+    for (id, answer) in &answers {
+        let status = queue.get(*id).await.unwrap().unwrap().status;
+        let expected = if *answer == Settled::Recorded { Status::Succeeded } else { Status::Retrying };
+        assert_eq!((status, distinct.contains(id)), (expected, *answer == Settled::Lost), "{id} was overwritten");
+    }
+    println!("{count} settles against the reaper: {} recorded, {} reaped", count - reaped.len(), reaped.len());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn f14_the_reaper_overwrites_none_of_the_settles_in_flight() {
+    for store in Store::BOTH {
+        f14(Stage::on(store).await).await;
+    }
+}
+
+/// A stranger locks two jobs in the order that our settle does not: one of us has to give way, and tries again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn f35_a_deadlock_with_a_stranger_is_tried_again_and_reaches_nobody() {
+    let stage = Stage::on_postgres().await;
+    let queue = stage.queue().await;
+    enqueue(&queue, 2).await;
+    let mut leases = claim(&queue, 2, Duration::from_secs(60)).await;
+    leases.sort_by_key(|lease| lease.job().id);
+    let (first, second) = (*leases[0].job().id.as_uuid(), *leases[1].job().id.as_uuid());
+    let mut stranger = stranger(&stage.url).await;
+    // The server breaks off whoever notices first: us.
+    stranger.batch_execute("SET deadlock_timeout = '60s'").await.unwrap();
+    let transaction = stranger.transaction().await.unwrap();
+    let lock = "SELECT 1 FROM jobs WHERE id = $1 FOR UPDATE";
+    transaction.execute(lock, &[&second]).await.unwrap();
+    let settling = tokio::spawn({
+        let (queue, leases) = (queue.clone(), leases.clone());
+        async move { settle(&queue, &leases).await }
+    });
+    let watcher = crate::database::stranger(&stage.url).await;
+    let waiting =
+        "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()";
+    while watcher.query_one(waiting, &[]).await.unwrap().get::<_, i64>(0) == 0 {
+        assert!(!settling.is_finished(), "the settle did not wait for the stranger");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    transaction.execute(lock, &[&first]).await.expect("the stranger was broken off instead of us: nothing was tested");
+    transaction.commit().await.unwrap();
+    let answers = settling.await.expect("a deadlock reached the caller");
+    assert_eq!(answers, [Settled::Recorded, Settled::Recorded]);
+}
+
+const LOG_COSTS: [&str; 7] = [
+    "session_preload_libraries = 'auto_explain'",
+    "auto_explain.log_min_duration = 0",
+    "auto_explain.log_analyze = on",
+    "auto_explain.log_buffers = on",
+    "auto_explain.log_timing = off",
+    "autovacuum = off",
+    "log_line_prefix = '%d '",
+];
+
+/// Pages touched by claims since this place of the server's log.
+fn pages_touched(log: &str) -> u64 {
+    let plans = log
+        .split(" LOG:  duration: ")
+        .filter(|plan| plan.contains("Query Text: -- claim: queued") || plan.contains("Query Text: -- lanes"));
+    let pages = |line: &str| -> u64 {
+        let counts = line.split_whitespace().filter(|word| word.starts_with("hit=") || word.starts_with("read="));
+        counts.filter_map(|word| word.split_once('=')?.1.parse::<u64>().ok()).sum()
+    };
+    // The first line is of the whole statement.
+    plans.filter_map(|plan| plan.lines().find(|line| line.contains("Buffers:"))).map(pages).sum()
+}
+
+/// Counted in pages, not in time.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn f36_claims_stay_flat_while_a_stranger_holds_back_vacuum() {
+    const ROUND: usize = 500;
+    // Small ones: what a claim costs before it finds its first job is what grows.
+    const BATCH: usize = 10;
+    let cluster = Cluster::start(&LOG_COSTS).await;
+    let stage = Stage::in_cluster(&cluster).await;
+    let queue = stage.queue().await;
+    let stranger = stranger(&stage.url).await;
+    stranger.batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM jobs").await.unwrap();
+    let mut rounds = Vec::new();
+    for _ in 0..quick_or_long(10, 40) {
+        let before = cluster.log().len();
+        enqueue(&queue, ROUND).await;
+        for _ in 0..ROUND / BATCH {
+            let leases = claim(&queue, BATCH, Duration::from_secs(60)).await;
+            assert_eq!(leases.len(), BATCH);
+            settle(&queue, &leases).await;
+        }
+        rounds.push(pages_touched(&cluster.log()[before..]));
+    }
+    println!("pages touched by the claims of {ROUND} jobs, round by round: {rounds:?}");
+    let (early, late) = (rounds[1], rounds[rounds.len() - 1]);
+    assert!(early > 0, "no plan was logged: nothing was tested");
+    assert!(10 * late < 14 * early, "claims do not stay flat: {early} pages became {late}");
+}
