@@ -173,7 +173,10 @@ async fn f36_claims_stay_flat_while_a_stranger_holds_back_vacuum() {
         rounds.push(pages_touched(&cluster.log()[before..]));
     }
     println!("pages touched by the claims of {ROUND} jobs, round by round: {rounds:?}");
-    let (early, late) = (rounds[1], rounds[rounds.len() - 1]);
+    // The middle of the last five: about once a second a claim does look from the beginning.
+    let mut last = rounds[rounds.len() - 5..].to_vec();
+    last.sort_unstable();
+    let (early, late) = (rounds[1], last[2]);
     assert!(early > 0, "no plan was logged: nothing was tested");
     assert!(10 * late < 14 * early, "claims do not stay flat: {early} pages became {late}");
 }

@@ -3,7 +3,7 @@
 //! Only the parts are here: a server, a worker on the database, a worker over HTTP. When each dies is the scenario's
 //! affair. Their handlers write into a [`Journal`].
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -79,6 +79,11 @@ pub(crate) struct Script {
 #[test]
 fn plays_its_part_when_it_is_started_as_a_process_of_its_own() {
     let Ok(name) = std::env::var(PART) else { return };
+    // Whatever the scenario dies of, nothing of it stays behind.
+    std::thread::spawn(|| {
+        let _ = std::io::stdin().read_to_end(&mut Vec::new());
+        std::process::exit(1);
+    });
     let script: Script = serde_json::from_str(&std::env::var(SCRIPT).unwrap()).unwrap();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     match name.as_str() {
@@ -177,7 +182,7 @@ impl Player {
             .args(["--exact", test, "--nocapture", "--test-threads=1"])
             .env(PART, format!("{part:?}"))
             .env(SCRIPT, serde_json::to_string(script).unwrap())
-            .stdin(Stdio::null())
+            .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
