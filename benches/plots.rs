@@ -23,6 +23,8 @@ struct Picture {
     title: &'static str,
     across: &'static str,
     up: &'static str,
+    /// Where no line is likely to run.
+    legend: SeriesLabelPosition,
     lines: Lines,
 }
 
@@ -71,6 +73,7 @@ fn drain_by_rows(results: &[Value]) -> Picture {
         title: "Drain rate against other rows in the table",
         across: "other rows in the table",
         up: "jobs per second",
+        legend: SeriesLabelPosition::LowerLeft,
         lines,
     }
 }
@@ -94,6 +97,7 @@ fn latency_by_rate(results: &[Value]) -> Picture {
         title: "Time until a job is started, against jobs arriving",
         across: "jobs arriving per second",
         up: "milliseconds from the time it was due",
+        legend: SeriesLabelPosition::UpperLeft,
         lines,
     }
 }
@@ -130,6 +134,7 @@ fn draw(picture: &Picture, path: &Path) {
         let key = move |(x, y): (i32, i32)| PathElement::new(vec![(x, y), (x + 20, y)], colour.stroke_width(2));
         chart.draw_series(line).unwrap().label(name).legend(key);
     }
-    chart.configure_series_labels().background_style(WHITE).border_style(BLACK).draw().unwrap();
+    let legend = picture.legend.clone();
+    chart.configure_series_labels().position(legend).background_style(WHITE).border_style(BLACK).draw().unwrap();
     area.present().unwrap();
 }
