@@ -10,7 +10,9 @@ use super::place::Home;
 use super::progress::Progress;
 use super::report::{Report, Series};
 use super::stage::{Round, Stage};
+use crate::job::limits::BATCH_MAX;
 use crate::server::exit::{Exit, Failure};
+use crate::store::postgres::PostgresSettings;
 use crate::worker::shutdown_signal;
 
 /// One shape of load.
@@ -60,6 +62,10 @@ async fn measure<M: Measure>(common: &Common, shape: &M, home: &Home) -> Result<
         Some(observer) => observer.settings().await?,
         None => sqlite_settings(),
     };
+    if home.is_postgres() {
+        report.store.push(("pool_size".into(), PostgresSettings::new("").pool_size.to_string()));
+    }
+    report.store.push(("batch_max".into(), BATCH_MAX.to_string()));
     report.disk_syncs_per_s = disk::syncs_per_s(&home.directory)?;
     if !common.json {
         report.print_head();
