@@ -109,8 +109,8 @@ async fn f9_five_times_the_load_is_refused_in_order_and_costs_no_lease_on_postgr
 /// Counted in calls, not in time: how many of the flood are answered before the heartbeat is.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn f9_heartbeats_and_settles_do_not_queue_behind_new_jobs() {
-    const CALLS: usize = 1_500;
-    const JOBS: usize = 20;
+    const CALLS: usize = 3_000;
+    const JOBS: usize = 10;
     let stage = Stage::on_sqlite().await;
     let queue = stage.queue().await;
     let job = Task { work_ms: 0, fail_percent: 0 };
@@ -118,24 +118,34 @@ async fn f9_heartbeats_and_settles_do_not_queue_behind_new_jobs() {
     let (worker, lease) = (WorkerId::new("w").unwrap(), Duration::from_secs(60));
     let claim = Claim { worker, queues: None, kinds: None, max: 1, lease, fate: WorkerFate::Independent };
     let lease = queue.store().claim(claim).await.unwrap().pop().unwrap();
-    let answered = Arc::new(AtomicUsize::new(0));
+    // Checked beforehand, so that the calls are there faster than they can be answered.
+    let mut calls = vec![Vec::new(); CALLS];
+    for jobs in &mut calls {
+        for _ in 0..JOBS {
+            jobs.push(queue.prepare(JobRequest::of(&job).unwrap()).await.unwrap());
+        }
+    }
+    let (sent, answered) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let mut flood = tokio::task::JoinSet::new();
-    for _ in 0..CALLS {
-        let (queue, answered) = (queue.clone(), answered.clone());
-        let jobs = vec![JobRequest::of(&job).unwrap(); JOBS];
+    for jobs in calls {
+        let (store, sent, answered) = (queue.store().clone(), sent.clone(), answered.clone());
         flood.spawn(async move {
-            queue.enqueue_many(jobs).await.unwrap();
+            sent.fetch_add(1, Ordering::SeqCst);
+            store.enqueue(jobs).await.unwrap();
             answered.fetch_add(1, Ordering::SeqCst);
         });
     }
-    while answered.load(Ordering::SeqCst) == 0 {
+    while sent.load(Ordering::SeqCst) < CALLS {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
+    let before = answered.load(Ordering::SeqCst);
     let beat = Beat { lease: lease.key(), progress: None };
     assert_eq!(queue.store().extend(Extend { beats: vec![beat], lease: None }).await.unwrap(), [Extended::Ok]);
     let settle = Settle { lease: lease.key(), outcome: Outcome::succeeded(None) };
     assert_eq!(queue.store().settle(vec![settle]).await.unwrap().pop().unwrap().unwrap(), Settled::Recorded);
-    let before = answered.load(Ordering::SeqCst);
+    let behind = answered.load(Ordering::SeqCst) - before;
     flood.join_all().await;
-    assert!(before < CALLS * 3 / 4, "a heartbeat and a settle waited behind {before} of {CALLS} calls of new jobs");
+    let waiting = CALLS - before;
+    assert!(waiting > CALLS / 2, "the flood was over too soon: nothing was tested");
+    assert!(4 * behind < 3 * waiting, "a heartbeat and a settle waited behind {behind} of {waiting} calls of new jobs");
 }
