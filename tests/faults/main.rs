@@ -7,26 +7,26 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
 
 mod batches;
+mod both;
+mod clocks;
 mod customers;
 mod database;
 mod disk_full;
 mod flood;
 mod history;
 mod history_cases;
+mod hostile_text;
 mod io_error;
 mod journal;
 mod kill;
+mod killers;
 mod leases;
 mod link;
 mod mount;
-mod poison;
-mod killers;
-mod hostile_text;
-mod clocks;
-mod both;
 mod overload;
 mod planted;
 mod players;
+mod poison;
 mod power_cut;
 mod producers;
 #[path = "../support/programs.rs"]

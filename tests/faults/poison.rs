@@ -6,7 +6,7 @@ use steadfast::job::{AttemptOutcome, JobId, Kind, Outcome, Status, WorkerId};
 use steadfast::store::{Claim, Reap, WorkerFate};
 
 use crate::both::OneStore;
-use crate::scale::{short_patience, quick_or_long};
+use crate::scale::{quick_or_long, short_patience};
 
 const LONG_LEASE: Duration = Duration::from_secs(3600);
 
