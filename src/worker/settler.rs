@@ -13,8 +13,8 @@ use crate::job::Outcome;
 use crate::queue::Queue;
 use crate::store::{Settle, Settled, StoreError, StoreErrorKind, complain};
 
-/// 512 outcomes in one settle: about what one commit takes in a few milliseconds.
-const BATCH_MAX: usize = 512;
+/// 1,000 outcomes in one settle: as many as a claim brings.
+const BATCH_MAX: usize = 1000;
 /// 2,048 outcomes may wait; then slots wait with theirs.
 const WAITING_MAX: usize = 2048;
 
@@ -53,8 +53,9 @@ impl Outcomes {
 
     /// No more outcomes will come: the settler ends when all are settled.
     pub(super) fn close(&self) {
-        self.sender.lock().unwrap_or_else(PoisonError::into_inner).take();
+        // First of all: a settler that ends because nothing more can come must be seen to end by order.
         self.closed.cancel();
+        self.sender.lock().unwrap_or_else(PoisonError::into_inner).take();
     }
 
     fn unsettled(&self) -> std::sync::MutexGuard<'_, Vec<Settle>> {

@@ -9,8 +9,8 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::store::{StoreError, StoreErrorKind};
 
-/// 512 items: beyond it a commit grows slower than it saves.
-const ITEMS_MAX: usize = 512;
+/// 1,000 items: as many as one call may bring.
+const ITEMS_MAX: usize = 1000;
 /// 4,096 calls may wait; the ones after them wait to be let in.
 const WAITING_MAX: usize = 4096;
 
