@@ -4,6 +4,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::runtime::Handle;
 use tokio::sync::{Notify, broadcast, oneshot};
 use tokio::task::JoinSet;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -83,18 +84,22 @@ struct Loops {
 
 impl Loops {
     fn start<S: Send + Sync + 'static>(shared: &Arc<Shared<S>>, health: &WorkerHealth) -> Result<Self, WorkerError> {
+        let (own_thread, guardian) = start_guardian(shared.clone(), health.clone())?;
         let mut loops = Self {
             dispatcher: JoinSet::new(),
             slots: JoinSet::new(),
             settler: JoinSet::new(),
             background: JoinSet::new(),
-            guardian: Some(start_guardian(shared.clone(), health.clone())?),
+            guardian: Some(guardian),
             _ends_with_us: [shared.stop_claiming.clone().drop_guard(), shared.stop_guarding.clone().drop_guard()],
         };
         let this = shared.clone();
-        loops.dispatcher.spawn(supervise("dispatcher", health.clone(), shared.stop_claiming.clone(), move || {
+        // On the heartbeat's thread: what a claim brings must be held, and so extended, at once, and handlers may block every
+        // thread of their own runtime for longer than a lease.
+        let dispatcher = supervise("dispatcher", health.clone(), shared.stop_claiming.clone(), move || {
             dispatcher::run(this.clone())
-        }));
+        });
+        loops.dispatcher.spawn_on(dispatcher, &own_thread);
         for _ in 0..shared.settings.concurrency {
             let this = shared.clone();
             loops.slots.spawn(supervise("slot", health.clone(), shared.stop_claiming.clone(), move || {
@@ -202,19 +207,20 @@ async fn hear_cancels<S: Send + Sync + 'static>(shared: Arc<Shared<S>>) {
     }
 }
 
-/// Heartbeat and reaper, on a thread with a runtime of its own.
+/// Heartbeat and reaper, on a thread with a runtime of its own, which others may use, too.
 fn start_guardian<S: Send + Sync + 'static>(
     shared: Arc<Shared<S>>,
     health: WorkerHealth,
-) -> Result<oneshot::Receiver<Result<(), WorkerError>>, WorkerError> {
+) -> Result<(Handle, oneshot::Receiver<Result<(), WorkerError>>), WorkerError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let handle = runtime.handle().clone();
     let (ended, guardian) = oneshot::channel();
     std::thread::Builder::new().name("steadfast-heartbeat".into()).spawn(move || {
         let result = runtime.block_on(guard(shared, health));
         // Nobody is listening any more if the worker was dropped.
         let _ = ended.send(result);
     })?;
-    Ok(guardian)
+    Ok((handle, guardian))
 }
 
 async fn guard<S: Send + Sync + 'static>(shared: Arc<Shared<S>>, health: WorkerHealth) -> Result<(), WorkerError> {

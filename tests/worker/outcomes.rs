@@ -182,3 +182,43 @@ fn handlers_that_block_every_thread_for_three_leases_lose_no_lease() {
         worker.stop().await.unwrap();
     });
 }
+
+/// FAULTS F16: the claim was under way when the only thread was blocked.
+#[test]
+fn a_job_that_is_claimed_while_every_thread_is_blocked_keeps_its_lease() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let world = runtime.block_on(World::new());
+    let first = runtime.block_on(world.enqueue(0));
+    let settings = brisk();
+    let three_leases = settings.lease * 3;
+    let (say, said) = std::sync::mpsc::channel();
+    let running = {
+        let _inside = runtime.enter();
+        Running::start(Worker::new(world.queue.clone()).settings(settings).handle(
+            move |task: Task, context: Context| {
+                let say = say.clone();
+                async move {
+                    if task.n == 0 {
+                        let second = context.queue().enqueue(Task { n: 1 }).await?;
+                        say.send(second.job.id)?;
+                        // Whoever was woken by it may send its claim.
+                        for _ in 0..3 {
+                            tokio::task::yield_now().await;
+                        }
+                        std::thread::sleep(three_leases);
+                    }
+                    Ok(())
+                }
+            },
+        ))
+    };
+    let second = said.recv_timeout(std::time::Duration::from_secs(60)).unwrap();
+    runtime.block_on(async {
+        for id in [first, second] {
+            world.reaches(id, Status::Succeeded).await;
+            let attempts = world.queue.attempts(id).await.unwrap().unwrap();
+            assert_eq!(attempts.len(), 1, "{attempts:?}");
+        }
+        running.stop().await.unwrap();
+    });
+}

@@ -1,6 +1,7 @@
 //! Shutdown loses nothing and costs no attempt.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use steadfast::job::AttemptOutcome;
@@ -14,23 +15,27 @@ use crate::world::{PATIENCE, Running, Task, World, brisk, eventually};
 #[tokio::test(flavor = "multi_thread")]
 async fn jobs_that_finish_in_time_are_recorded_and_the_rest_are_back_with_their_attempt() {
     let world = World::new().await;
-    let finish = Arc::new(Notify::new());
+    let state = Arc::new((Notify::new(), AtomicU64::new(0)));
+    let (finish, started) = &*state;
     let settings =
         WorkerSettings { concurrency: 100, shutdown_grace: Duration::from_millis(500), ..WorkerSettings::default() };
     let mut ids = Vec::new();
     for n in 0..100 {
         ids.push(world.enqueue(n).await);
     }
-    let worker = Running::start(Worker::new(world.queue.clone()).with_state(finish.clone()).settings(settings).handle(
-        async |job: Task, context: Context<Arc<Notify>>| {
+    let worker = Running::start(Worker::new(world.queue.clone()).with_state(state.clone()).settings(settings).handle(
+        async |job: Task, context: Context<Arc<(Notify, AtomicU64)>>| {
+            let (finish, started) = &**context.state();
+            started.fetch_add(1, Ordering::SeqCst);
             if job.n.is_multiple_of(2) {
-                context.state().notified().await;
+                finish.notified().await;
                 return Ok(());
             }
             std::future::pending().await
         },
     ));
-    eventually("all to run", async || (world.count(Status::Running).await == 100).then_some(())).await;
+    // Not what the store says: a job that is claimed and has not started yet is given back at once.
+    eventually("all to run", async || (started.load(Ordering::SeqCst) == 100).then_some(())).await;
     let began = Instant::now();
     let stopping = tokio::spawn(worker.stop());
     eventually("the handlers to have been told", async || {
