@@ -27,7 +27,7 @@ impl Verb for SettleAll {
     }
 }
 
-/// Looked up once for a batch: that takes as long as half of one.
+/// Looked up once for a batch: the cache of statements hashes the whole text each time.
 struct Statements<'c> {
     look: CachedStatement<'c>,
     end: CachedStatement<'c>,

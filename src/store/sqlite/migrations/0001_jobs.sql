@@ -7,8 +7,7 @@ CREATE TABLE jobs (
     id               BLOB    NOT NULL UNIQUE CHECK (length(id) = 16),
     kind             TEXT    NOT NULL,
     queue            TEXT    NOT NULL,
-    -- Not IN (…): SQLite builds a temporary table for a list of three or more, at every write of a row. It took a
-    -- third of the time.
+    -- Not IN (…): SQLite builds a temporary table for a list of three or more, at every write of a row.
     status           TEXT    NOT NULL
         CHECK (status = 'queued' OR status = 'running' OR status = 'retrying' OR status = 'succeeded'
                OR status = 'failed_permanent' OR status = 'cancelled'),
