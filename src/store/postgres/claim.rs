@@ -1,7 +1,6 @@
 //! claim: queued, retrying → running. One claim at a time per store; what it costs does not depend on how many jobs
 //! wait, are finished, or belong to kinds and queues nobody asked for. See `lanes` for where it starts to look.
 
-use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use deadpool_postgres::Object;
@@ -96,6 +95,8 @@ async fn step(core: &Core, link: &Object, claim: &Claim, max: usize, reach: Reac
     let statement = link.prepare_cached(&core.sql.claim).await?;
     let (wanted, everything) = (max as i64, reach == Reach::Everything || lanes.queues.len() == 1);
     let (worker, lease_ms) = (claim.worker.as_str(), row::millis(claim.lease));
+    // Made here: the server's own cost a twentieth of the claim.
+    let tokens: Vec<Uuid> = (0..max).map(|_| *LeaseToken::random().as_uuid()).collect();
     let rows = link
         .query(
             &statement,
@@ -109,17 +110,30 @@ async fn step(core: &Core, link: &Object, claim: &Claim, max: usize, reach: Reac
                 &everything,
                 &worker,
                 &lease_ms,
+                &tokens,
             ],
         )
         .await?;
-    let mut last = HashMap::new();
-    for row in &rows {
-        let lane = Lane { queue: row.try_get(2)?, kind: row.try_get(1)?, priority: row.try_get(5)? };
-        last.insert(lane, (row.try_get(8)?, row.try_get(0)?));
-    }
-    let up_to = last.into_iter().map(|(lane, place)| Placed(lane, place));
-    core.lanes.claimed(turn, up_to, rows.len() < max);
+    let up_to = reached(&rows)?;
+    core.lanes.claimed(turn, up_to.into_iter(), rows.len() < max);
     Ok(rows)
+}
+
+/// The last place of each lane that these rows come from.
+fn reached(rows: &[Row]) -> Result<Vec<Placed>, Trouble> {
+    let mut reached: Vec<Placed> = Vec::new();
+    for row in rows {
+        let (queue, kind, priority): (&str, &str, i16) = (row.try_get(2)?, row.try_get(1)?, row.try_get(5)?);
+        let place = (row.try_get(8)?, row.try_get(0)?);
+        let of_lane =
+            |Placed(lane, _): &&mut Placed| lane.priority == priority && lane.kind == kind && lane.queue == queue;
+        // The newest first: most rows come from the lane of the one before. A name is copied once per lane, not per row.
+        match reached.iter_mut().rev().find(of_lane) {
+            Some(Placed(_, last)) => *last = place.max(*last),
+            None => reached.push(Placed(Lane { queue: queue.into(), kind: kind.into(), priority }, place)),
+        }
+    }
+    Ok(reached)
 }
 
 /// What was claimed, in order; a row that cannot be read becomes a dead letter with the reason and keeps nobody back.

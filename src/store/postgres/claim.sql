@@ -29,7 +29,7 @@ wanted AS MATERIALIZED (
     GROUP BY best.nth, best.queue, best.kind, best.priority, best.run_at, best.id
 ),
 picked AS MATERIALIZED (
-    SELECT ready.*
+    SELECT ready.*, row_number() OVER (ORDER BY ready.priority DESC, ready.run_at, ready.id) AS nth
     FROM wanted w CROSS JOIN LATERAL (
         SELECT j.id, j.priority, j.run_at, j.status, j.attempts, j.max_attempts, j.worker, j.lease_token,
                j.started_at, j.ended_at, j.outcome, j.last_error
@@ -64,7 +64,7 @@ past AS (
 ),
 started AS (
     UPDATE SCHEMA.jobs j
-    SET status = 'running', attempts = p.attempts + 1, worker = $8, lease_token = gen_random_uuid(), lease_ms = $9,
+    SET status = 'running', attempts = p.attempts + 1, worker = $8, lease_token = ($10::uuid[])[p.nth], lease_ms = $9,
         lease_expires_at = now() + least($9::bigint, j.timeout_ms) * interval '1 millisecond',
         started_at = now(), ended_at = NULL, outcome = NULL, progress = NULL, updated_at = now()
     FROM picked p
@@ -73,11 +73,10 @@ started AS (
 ),
 counted AS (
     INSERT INTO SCHEMA.count_deltas (queue, status, delta)
-    SELECT moved.queue, moved.status, sum(moved.delta)
-    FROM (SELECT s.queue, s.was AS status, -1 AS delta FROM started s
-          UNION ALL SELECT s.queue, 'running', 1 FROM started s
-          UNION ALL SELECT s.queue, s.was, -1 FROM spent s
-          UNION ALL SELECT s.queue, 'failed_permanent', 1 FROM spent s) moved
-    GROUP BY moved.queue, moved.status
+    SELECT moved.queue, change.status, change.sign * moved.n
+    FROM (SELECT s.queue, s.was, 'running' AS is_now, count(*) AS n FROM started s GROUP BY s.queue, s.was
+          UNION ALL
+          SELECT s.queue, s.was, 'failed_permanent', count(*) FROM spent s GROUP BY s.queue, s.was) moved
+        CROSS JOIN LATERAL (VALUES (moved.was, -1), (moved.is_now, 1)) AS change(status, sign)
 )
-SELECT s.* FROM started s ORDER BY s.priority DESC, s.run_at, s.id
+SELECT s.* FROM started s

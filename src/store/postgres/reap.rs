@@ -8,7 +8,7 @@ use tokio_postgres::Row;
 use uuid::Uuid;
 
 use super::core::Core;
-use super::settle::{Endings, announce};
+use super::settle::Endings;
 use super::trouble::{Effect, Tries, Trouble};
 use super::{counts, row};
 use crate::job::limits::BATCH_MAX;
@@ -51,9 +51,9 @@ async fn try_reap(core: &Core, reap: Reap) -> Result<Vec<Reaped>, Trouble> {
             transaction.rollback().await?;
             return Ok(Vec::new());
         }
-        let rows = endings.write(&*transaction, &write).await?;
+        let written = endings.write(&*transaction, &write).await?;
         transaction.commit().await?;
-        announce(core, &rows)?;
+        written.announce(core)?;
         let ids = expired.iter().map(|row| row.try_get::<_, Uuid>(0).map(row::id));
         let ids: Vec<_> = ids.collect::<Result<_, _>>()?;
         Ok(ids.iter().filter_map(|id| reaped.remove(id)).collect())

@@ -21,18 +21,18 @@ pub(super) const JOB_COLUMN_COUNT: usize = 21;
 
 /// A whole job.
 pub(super) fn job(row: &Row) -> Result<JobRecord, tokio_postgres::Error> {
-    job_with(row, json(row.try_get(3)?))
+    job_with(row, kind(row.try_get(1)?), queue(row.try_get(2)?), json(row.try_get(3)?))
 }
 
-fn job_with(row: &Row, payload: Json) -> Result<JobRecord, tokio_postgres::Error> {
+fn job_with(row: &Row, kind: Kind, queue: QueueName, payload: Json) -> Result<JobRecord, tokio_postgres::Error> {
     let status = status(row.try_get(4)?);
     let started_at = time(row, 13)?;
     let worker: Option<&str> = row.try_get(12)?;
     let running = status == Status::Running;
     Ok(JobRecord {
         id: id(row.try_get(0)?),
-        kind: kind(row.try_get(1)?),
-        queue: queue(row.try_get(2)?),
+        kind,
+        queue,
         payload,
         status,
         priority: row.try_get(5)?,
@@ -59,10 +59,10 @@ fn job_with(row: &Row, payload: Json) -> Result<JobRecord, tokio_postgres::Error
 pub(super) fn strict(row: &Row) -> Result<JobRecord, String> {
     let unreadable = |error: &dyn std::fmt::Display| format!("cannot be run: the stored job cannot be read: {error}");
     let text = |column: usize| row.try_get::<_, &str>(column).map_err(|error| unreadable(&error));
-    Kind::new(text(1)?).map_err(|error| unreadable(&error))?;
-    QueueName::new(text(2)?).map_err(|error| unreadable(&error))?;
+    let kind = Kind::new(text(1)?).map_err(|error| unreadable(&error))?;
+    let queue = QueueName::new(text(2)?).map_err(|error| unreadable(&error))?;
     let payload = Json::parse(text(3)?.to_owned()).map_err(|error| unreadable(&format!("payload: {error}")))?;
-    job_with(row, payload).map_err(|error| unreadable(&error))
+    job_with(row, kind, queue, payload).map_err(|error| unreadable(&error))
 }
 
 /// A time that may be absent, or one that only the database can say.

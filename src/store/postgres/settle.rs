@@ -184,31 +184,10 @@ async fn write(
         return Ok(HashSet::new());
     }
     let statement = link.prepare_cached(&core.sql.settle).await?;
-    let rows = endings.write(&***link, &statement).await?;
-    announce(core, &rows)?;
-    rows.iter()
-        .map(|row| Ok(LeaseKey { job_id: row.try_get::<_, Uuid>(0)?.into(), token: row.try_get::<_, Uuid>(1)?.into() }))
-        .collect()
+    let written = endings.write(&***link, &statement).await?;
+    written.announce(core)?;
+    Ok(written.leases)
 }
-
-/// Jobs that wait again lower the mark of their lane; those that are due wake whoever waits for work.
-pub(super) fn announce(core: &Core, rows: &[Row]) -> Result<(), Trouble> {
-    let (mut ready, mut due) = (Vec::new(), false);
-    for row in rows {
-        if row::status(row.try_get(6)?).is_ready() {
-            let lane = Lane { queue: row.try_get(2)?, kind: row.try_get(3)?, priority: row.try_get(4)? };
-            ready.push(Placed(lane, (row.try_get(5)?, row.try_get(0)?)));
-            due |= row.try_get::<_, bool>(7)?;
-        }
-    }
-    core.lanes.lower(ready.into_iter());
-    // One that waits for its backoff is found by polling.
-    if due {
-        core.bell.ring();
-    }
-    Ok(())
-}
-
 /// How the attempts ended that these settles speak of, by token.
 async fn recorded<'a>(
     core: &Core,
@@ -253,7 +232,7 @@ impl Endings {
         mut self,
         client: &impl GenericClient,
         statement: &Statement,
-    ) -> Result<Vec<Row>, tokio_postgres::Error> {
+    ) -> Result<Written, tokio_postgres::Error> {
         // In one order everywhere, so that two processes cannot wait for each other.
         self.rows.sort_by_key(|row| row.lease.job_id);
         let column = |of: &dyn Fn(&EndingRow) -> Uuid| self.rows.iter().map(of).collect::<Vec<_>>();
@@ -270,6 +249,39 @@ impl Endings {
             self.rows.iter().map(|row| row.to.result.as_ref().map(|json| json.as_str())).collect();
         let params: [&(dyn ToSql + Sync); 9] =
             [&ids, &tokens, &recorded, &to, &to_if_cancelling, &given_back, &run_in_us, &errors, &results];
-        client.query(statement, &params).await
+        Written::read(client.query(statement, &params).await?)
+    }
+}
+
+/// What the statement that writes endings answers.
+pub(super) struct Written {
+    leases: HashSet<LeaseKey>,
+    waits_again: Vec<Row>,
+}
+
+impl Written {
+    fn read(mut rows: Vec<Row>) -> Result<Self, tokio_postgres::Error> {
+        let waits_again = rows.split_off(1);
+        // No array where nothing was written.
+        let column = |n| rows[0].try_get::<_, Option<Vec<Uuid>>>(n).map(Option::unwrap_or_default);
+        let (ids, tokens) = (column(0)?, column(1)?);
+        let leases = ids.into_iter().zip(tokens).map(|(id, token)| LeaseKey { job_id: id.into(), token: token.into() });
+        Ok(Self { leases: leases.collect(), waits_again })
+    }
+
+    /// Jobs that wait again lower the mark of their lane; those that are due wake whoever waits for work.
+    pub(super) fn announce(&self, core: &Core) -> Result<(), Trouble> {
+        let (mut ready, mut due) = (Vec::new(), false);
+        for row in &self.waits_again {
+            let lane = Lane { queue: row.try_get(3)?, kind: row.try_get(4)?, priority: row.try_get(5)? };
+            ready.push(Placed(lane, (row.try_get(6)?, row.try_get(2)?)));
+            due |= row.try_get::<_, bool>(7)?;
+        }
+        core.lanes.lower(ready.into_iter());
+        // One that waits for its backoff is found by polling.
+        if due {
+            core.bell.ring();
+        }
+        Ok(())
     }
 }

@@ -25,9 +25,12 @@ settled AS (
 ),
 counted AS (
     INSERT INTO SCHEMA.count_deltas (queue, status, delta)
-    SELECT moved.queue, moved.status, sum(moved.delta)
-    FROM (SELECT s.queue, s.status, 1 AS delta FROM settled s
-          UNION ALL SELECT s.queue, 'running', -1 FROM settled s) moved
-    GROUP BY moved.queue, moved.status
+    SELECT moved.queue, change.status, change.sign * moved.n
+    FROM (SELECT s.queue, s.status, count(*) AS n FROM settled s GROUP BY s.queue, s.status) moved
+        CROSS JOIN LATERAL (VALUES ('running', -1), (moved.status, 1)) AS change(status, sign)
 )
-SELECT s.* FROM settled s
+-- First which were written, in one row, then a row for each that waits again: most do not.
+SELECT array_agg(s.id), array_agg(s.lease_token), NULL, NULL, NULL, NULL, NULL, NULL FROM settled s
+UNION ALL
+SELECT NULL, NULL, s.id, s.queue, s.kind, s.priority, s.run_at, s.due FROM settled s
+WHERE s.status IN ('queued', 'retrying')
