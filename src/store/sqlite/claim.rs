@@ -77,6 +77,7 @@ fn lanes_for(claim: &Claim, tx: &Tx<'_>) -> rusqlite::Result<Vec<ReadyLane>> {
 fn start_all(tx: &mut Tx<'_>, claim: &Claim, mark: Id, due: Vec<Due>, leases: &mut Vec<Lease>) -> rusqlite::Result<()> {
     let now = tx.now_micros();
     let mut starts = Vec::with_capacity(due.len());
+    leases.reserve(due.len());
     for Due { seq, queue, status, was_started, job, .. } in due {
         if was_started && !planted(Bug::CauseForgotten) {
             remember_attempt(tx, seq)?;
