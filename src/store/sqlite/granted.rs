@@ -1,6 +1,6 @@
 //! Where the rows are of leases that this process granted and that nobody has settled yet.
 //!
-//! It only hurries: a settle that finds its lease here need not look for the job first (half of what it cost). What is
+//! It only hurries: a settle that finds its lease here need not look for the job first (a third of its cost). What is
 //! forgotten, or noted in a transaction that came to nothing, changes no result, because the statement that ends the
 //! attempt compares the mark itself.
 

@@ -47,7 +47,7 @@ struct Success<'s> {
     index: usize,
 }
 
-/// Records successes of leases that this process granted without looking for the jobs first: half of a settle was that.
+/// Records successes of leases that this process granted without looking for the jobs first, a third of a settle.
 /// Rows that are neighbours in the table are written by one statement, a third of the rest. Tells which items are on
 /// record.
 ///

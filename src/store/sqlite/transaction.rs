@@ -58,8 +58,8 @@ impl<'c> Tx<'c> {
         self.connection.prepare_cached(sql)
     }
 
-    /// Looked up once for all the calls that share this transaction, a tenth of an enqueue: the cache of statements hashes
-    /// the whole text each time.
+    /// Looked up once for all the calls that share this transaction, a twentieth of an enqueue: the cache of statements
+    /// hashes the whole text each time.
     pub(super) fn enqueue_statement(&mut self) -> rusqlite::Result<&mut CachedStatement<'c>> {
         let kept = match self.enqueue.take() {
             Some(kept) => kept,
