@@ -21,6 +21,7 @@ mod group_commit;
 mod jobs_file;
 mod kill;
 mod modes;
+mod neighbours;
 mod reads;
 mod refusals;
 mod settings;

@@ -1,5 +1,5 @@
--- claim: queued, retrying → running
+-- claim: queued, retrying → running, for neighbouring rows
 UPDATE jobs
-SET status = 'running', attempts = attempts + 1, worker = ?2, lease_token = ?3, lease_ms = ?4, lease_expires_at = ?5,
-    started_at = ?6, updated_at = ?6, ended_at = NULL, outcome = NULL, progress = NULL
-WHERE seq = ?1
+SET status = 'running', attempts = attempts + 1, worker = ?3, lease_token = ?4, lease_ms = ?5, lease_expires_at = ?6,
+    started_at = ?7, updated_at = ?7, ended_at = NULL, outcome = NULL, progress = NULL
+WHERE seq BETWEEN ?1 AND ?2

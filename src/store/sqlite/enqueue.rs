@@ -45,7 +45,7 @@ pub(super) fn enqueue(tx: &mut Tx<'_>, job: &NewJob) -> rusqlite::Result<Enqueue
         Start::At(at) => micros(at).max(now),
         Start::After(delay) => now.saturating_add(delay.as_micros() as i64),
     };
-    tx.statement(include_str!("enqueue.sql"))?.execute(params![
+    tx.enqueue_statement()?.execute(params![
         Id::from(job.id()),
         job.kind().as_str(),
         job.queue().as_str(),

@@ -2,6 +2,7 @@
 
 use rusqlite::{OptionalExtension, params};
 
+use super::mark::mark_of;
 use super::row::Id;
 use super::transaction::Tx;
 use super::writer::{Lane, Verb};
@@ -32,7 +33,7 @@ fn extend(tx: &Tx<'_>, beat: &Beat, lease_ms: Option<i64>) -> rusqlite::Result<E
     let cancel_requested = tx
         .statement(include_str!("extend.sql"))?
         .query_row(
-            params![Id::from(beat.lease.job_id), Id::from(beat.lease.token), tx.now_micros(), lease_ms, progress],
+            params![Id::from(beat.lease.job_id), mark_of(beat.lease), tx.now_micros(), lease_ms, progress],
             |row| row.get(0),
         )
         .optional()?;

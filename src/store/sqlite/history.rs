@@ -23,10 +23,10 @@ pub(super) fn remember_attempt(tx: &Tx<'_>, seq: i64) -> rusqlite::Result<()> {
     Ok(())
 }
 
-/// How an earlier attempt ended, by its token.
-pub(super) fn outcome_of(tx: &Tx<'_>, job_id: JobId, token: Id) -> rusqlite::Result<Option<String>> {
+/// How an earlier attempt ended, by its mark.
+pub(super) fn outcome_of(tx: &Tx<'_>, job_id: JobId, mark: Id) -> rusqlite::Result<Option<String>> {
     tx.statement("SELECT outcome FROM attempts WHERE job_id = ?1 AND lease_token = ?2")?
-        .query_row(params![Id::from(job_id), token], |row| row.get(0))
+        .query_row(params![Id::from(job_id), mark], |row| row.get(0))
         .optional()
 }
 

@@ -19,7 +19,7 @@ macro_rules! first_waiting {
             "
 -- lanes: the first waiting job behind a lane
 SELECT queue, kind, priority, run_at FROM jobs INDEXED BY jobs_ready
-WHERE status IN ('queued', 'retrying') AND ",
+WHERE lease_expires_at IS NULL AND finished_at IS NULL AND ",
             $behind,
             " ORDER BY ",
             $order,

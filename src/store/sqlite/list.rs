@@ -35,8 +35,8 @@ impl Source {
     fn sql(self) -> &'static str {
         match self {
             Self::All => "jobs WHERE TRUE",
-            Self::Dead => "jobs INDEXED BY jobs_dead WHERE status IN ('failed_permanent', 'cancelled')",
-            Self::Running => "jobs INDEXED BY jobs_leased WHERE status = 'running'",
+            Self::Dead => "jobs INDEXED BY jobs_dead WHERE finished_at IS NOT NULL AND status <> 'succeeded'",
+            Self::Running => "jobs INDEXED BY jobs_leased WHERE lease_expires_at IS NOT NULL",
         }
     }
 

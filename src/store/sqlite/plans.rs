@@ -1,8 +1,8 @@
-//! Pins the plans: claim, reap, list and prune go through their index and never walk the table.
+//! Pins the plans: claim, settle, reap, list and prune go through their index and never walk the table.
 
 use rusqlite::{Connection, params_from_iter, types::Null};
 
-use super::{claim, lanes, list, prune, reap};
+use super::{claim, lanes, list, prune, reap, settle, waiting};
 
 fn database() -> (tempfile::TempDir, Connection) {
     let directory = tempfile::tempdir().unwrap();
@@ -29,9 +29,18 @@ fn claim_hops_from_lane_to_lane_in_the_ready_index() {
 #[test]
 fn claim_reads_a_range_of_the_ready_index_already_in_order() {
     let (_directory, connection) = database();
-    for statement in [claim::DUE_IN_LANE, claim::PLACES_IN_LANE] {
+    for statement in [waiting::DUE_IN_LANE, waiting::PLACES_IN_LANE] {
         let plan = plan(&connection, statement);
         assert_eq!(plan, "SEARCH jobs USING INDEX jobs_ready (queue=? AND kind=? AND priority=? AND run_at<?)");
+    }
+}
+
+#[test]
+fn claim_and_settle_write_a_range_of_the_table() {
+    let (_directory, connection) = database();
+    for statement in [claim::START, settle::SUCCEED] {
+        let plan = plan(&connection, statement);
+        assert_eq!(plan, "SEARCH jobs USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)");
     }
 }
 
@@ -60,8 +69,8 @@ fn list_never_walks_the_table_and_sorts_only_what_is_running() {
             "SEARCH jobs USING COVERING INDEX sqlite_autoindex_jobs_1 (id<?)",
             "SEARCH jobs USING INDEX jobs_dead (id>? AND id<?)",
             "SEARCH jobs USING INDEX jobs_dead (id<?)",
-            "SCAN jobs USING INDEX jobs_leased\nUSE TEMP B-TREE FOR ORDER BY",
-            "SCAN jobs USING COVERING INDEX jobs_leased\nUSE TEMP B-TREE FOR ORDER BY",
+            "SEARCH jobs USING INDEX jobs_leased (lease_expires_at>?)\nUSE TEMP B-TREE FOR ORDER BY",
+            "SEARCH jobs USING COVERING INDEX jobs_leased (lease_expires_at>?)\nUSE TEMP B-TREE FOR ORDER BY",
         ]
     );
 }

@@ -15,7 +15,7 @@ pub(super) const EXPIRED: &str = "
 SELECT seq, id, kind, queue, worker, attempts, max_attempts, cancel_requested,
        timeout_ms IS NOT NULL AND lease_expires_at >= started_at + timeout_ms * 1000
 FROM jobs INDEXED BY jobs_leased
-WHERE status = 'running' AND lease_expires_at <= ?1
+WHERE lease_expires_at <= ?1
 ORDER BY lease_expires_at, id LIMIT ?2";
 
 struct Expired {

@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use crate::job::{JobId, JobRecord, Json, Kind, LeaseToken, QueueName, WorkerId};
 
-/// What [`read_job`] reads, in its order.
+/// What [`read_job_leniently`] reads, in its order.
 macro_rules! job_columns {
     () => {
         "id, kind, queue, payload, status, priority, attempts, max_attempts, run_at, timeout_ms, idempotency_key, \
@@ -17,13 +17,6 @@ macro_rules! job_columns {
 }
 pub(super) use job_columns;
 
-/// How many columns [`job_columns`] names, and where some of them are.
-pub(super) const JOB_COLUMNS: usize = 21;
-pub(super) const ID_COLUMN: usize = 0;
-pub(super) const QUEUE_COLUMN: usize = 2;
-pub(super) const STATUS_COLUMN: usize = 4;
-pub(super) const RUN_AT_COLUMN: usize = 8;
-
 /// Why a row makes no sense.
 #[derive(Debug, thiserror::Error)]
 #[error("{column} cannot be read: {reason}")]
@@ -32,13 +25,7 @@ pub(super) struct Unreadable {
     reason: String,
 }
 
-/// Reads a whole job.
-pub(super) fn read_job(row: &Row<'_>) -> Result<JobRecord, Unreadable> {
-    let payload = Json::parse(column(row, 3, "payload")?).map_err(|error| unreadable("payload", error))?;
-    read_around_payload(row, payload)
-}
-
-/// As [`read_job`], but shows a payload that is not JSON as a string instead of giving up.
+/// Reads a whole job, to be shown: a payload that is not JSON is a string instead of giving up.
 pub(super) fn read_job_leniently(row: &Row<'_>) -> Result<JobRecord, Unreadable> {
     let text = match row.get_ref(3) {
         Ok(ValueRef::Text(bytes) | ValueRef::Blob(bytes)) => String::from_utf8_lossy(bytes).into_owned(),
@@ -46,10 +33,6 @@ pub(super) fn read_job_leniently(row: &Row<'_>) -> Result<JobRecord, Unreadable>
     };
     let payload =
         Json::parse(text.clone()).or_else(|_| Json::of(&text)).map_err(|error| unreadable("payload", error))?;
-    read_around_payload(row, payload)
-}
-
-fn read_around_payload(row: &Row<'_>, payload: Json) -> Result<JobRecord, Unreadable> {
     let status = parsed(row, 4, "status")?;
     let running = status == crate::job::Status::Running;
     let started_at = time_or_null(row, 13, "started_at")?;
@@ -86,7 +69,7 @@ fn read_around_payload(row: &Row<'_>, payload: Json) -> Result<JobRecord, Unread
     })
 }
 
-fn column<T: FromSql>(row: &Row<'_>, index: usize, name: &'static str) -> Result<T, Unreadable> {
+pub(super) fn column<T: FromSql>(row: &Row<'_>, index: usize, name: &'static str) -> Result<T, Unreadable> {
     row.get(index).map_err(|error| unreadable(name, error))
 }
 
@@ -103,7 +86,7 @@ fn time_or_null(row: &Row<'_>, index: usize, name: &'static str) -> Result<Optio
     Ok(column::<Option<i64>>(row, index, name)?.map(time))
 }
 
-fn unreadable(column: &'static str, reason: impl std::fmt::Display) -> Unreadable {
+pub(super) fn unreadable(column: &'static str, reason: impl std::fmt::Display) -> Unreadable {
     Unreadable { column, reason: reason.to_string() }
 }
 

@@ -64,13 +64,14 @@ impl StoreTime {
 pub(super) fn move_along(connection: &Connection, step: Step) -> rusqlite::Result<()> {
     let by = step.to_micros - step.from_micros;
     connection.execute(
-        "UPDATE jobs SET lease_expires_at = lease_expires_at + ?1, started_at = started_at + ?1 WHERE status = 'running'",
+        "UPDATE jobs SET lease_expires_at = lease_expires_at + ?1, started_at = started_at + ?1
+         WHERE lease_expires_at IS NOT NULL",
         [by],
     )?;
     // Backoff and snoozes are durations; what was due stays due. A first start later than now is a time of day.
     connection.execute(
         "UPDATE jobs SET run_at = run_at + ?1
-         WHERE status IN ('queued', 'retrying') AND (status = 'retrying' OR run_at BETWEEN ?3 AND ?2)",
+         WHERE lease_expires_at IS NULL AND finished_at IS NULL AND (status = 'retrying' OR run_at BETWEEN ?3 AND ?2)",
         params![by, step.from_micros, step.to_micros],
     )?;
     Ok(())
@@ -81,12 +82,12 @@ pub(super) fn move_along(connection: &Connection, step: Step) -> rusqlite::Resul
 pub(super) fn catch_up(connection: &Connection, now_micros: i64) -> rusqlite::Result<()> {
     connection.execute(
         "UPDATE jobs SET lease_expires_at = ?1 + lease_ms * 1000, started_at = min(started_at, ?1)
-         WHERE status = 'running' AND lease_expires_at > ?1 + lease_ms * 1000",
+         WHERE lease_expires_at > ?1 + lease_ms * 1000",
         [now_micros],
     )?;
     connection.execute(
         "UPDATE jobs SET run_at = ?1 + max(run_at - updated_at, 0)
-         WHERE status IN ('queued', 'retrying') AND run_at > ?1
+         WHERE lease_expires_at IS NULL AND finished_at IS NULL AND run_at > ?1
            AND updated_at > ?1 AND (status = 'retrying' OR run_at <= updated_at)",
         [now_micros],
     )?;

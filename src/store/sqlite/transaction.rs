@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use rusqlite::{CachedStatement, Connection};
 
 use super::fault::store_error;
+use super::granted::Granted;
 use crate::job::Status;
 use crate::store::StoreError;
 
@@ -16,6 +17,8 @@ pub(super) struct Tx<'c> {
     /// Per queue, how many more jobs there are in each status, in the order of [`Status::ALL`].
     moved: HashMap<String, [i64; Status::ALL.len()]>,
     made_ready: bool,
+    granted: &'c mut Granted,
+    enqueue: Option<CachedStatement<'c>>,
 }
 
 /// What happens to a batch when one of its items fails.
@@ -28,8 +31,17 @@ pub(super) enum Items {
 }
 
 impl<'c> Tx<'c> {
-    pub(super) fn new(connection: &'c Connection, now_micros: i64, items: Items) -> Self {
-        Self { connection, now_micros, items, moved: HashMap::new(), made_ready: false }
+    pub(super) fn new(connection: &'c Connection, now_micros: i64, items: Items, granted: &'c mut Granted) -> Self {
+        Self { connection, now_micros, items, moved: HashMap::new(), made_ready: false, granted, enqueue: None }
+    }
+
+    pub(super) fn items(&self) -> Items {
+        self.items
+    }
+
+    /// Leases that this process granted.
+    pub(super) fn granted(&mut self) -> &mut Granted {
+        self.granted
     }
 
     /// The store's now, the same for everything in this transaction.
@@ -46,18 +58,33 @@ impl<'c> Tx<'c> {
         self.connection.prepare_cached(sql)
     }
 
+    /// Looked up once for all the calls that share this transaction, a twentieth of an enqueue: the cache of statements
+    /// hashes the whole text each time.
+    pub(super) fn enqueue_statement(&mut self) -> rusqlite::Result<&mut CachedStatement<'c>> {
+        let kept = match self.enqueue.take() {
+            Some(kept) => kept,
+            None => self.statement(include_str!("enqueue.sql"))?,
+        };
+        Ok(self.enqueue.insert(kept))
+    }
+
     /// Keeps the counts: a job went from one status to another; `None` is outside of the store.
     pub(super) fn moved(&mut self, queue: &str, from: Option<Status>, to: Option<Status>) {
+        self.moved_many(queue, from, to, 1);
+    }
+
+    /// As [`Tx::moved`], for several that went the same way.
+    pub(super) fn moved_many(&mut self, queue: &str, from: Option<Status>, to: Option<Status>, count: i64) {
         // Not `entry`: it would want a copy of the name for every job.
         let moved = match self.moved.get_mut(queue) {
             Some(known) => known,
             None => self.moved.entry(queue.to_owned()).or_default(),
         };
         if let Some(from) = from {
-            moved[from as usize] -= 1;
+            moved[from as usize] -= count;
         }
         if let Some(to) = to {
-            moved[to as usize] += 1;
+            moved[to as usize] += count;
         }
     }
 

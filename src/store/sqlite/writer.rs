@@ -14,6 +14,7 @@ use rusqlite::Connection;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use super::fault::{is_lock, is_sync_failure, leave_log_alone, store_error};
+use super::granted::Granted;
 use super::time::{StoreTime, move_along};
 use super::transaction::{Items, Tx};
 use crate::planted::{Bug, planted};
@@ -67,7 +68,8 @@ pub(super) struct Writer {
 impl Writer {
     pub(super) fn start(connection: Connection, time: StoreTime, wake: Wake) -> std::io::Result<Self> {
         let inbox = Arc::new(Inbox::default());
-        let mut writing = Writing { connection, time, wake, inbox: inbox.clone(), syncs: None };
+        let mut writing =
+            Writing { connection, time, wake, inbox: inbox.clone(), syncs: None, granted: Granted::default() };
         let thread = std::thread::Builder::new().name("steadfast-writer".into()).spawn(move || {
             let _ended = RefuseFurther(writing.inbox.clone());
             writing.run();
@@ -283,6 +285,7 @@ struct Writing {
     inbox: Arc<Inbox>,
     /// Whether the connection is set to sync its commits; `None`: not known.
     syncs: Option<bool>,
+    granted: Granted,
 }
 
 impl Writing {
@@ -373,7 +376,7 @@ impl Writing {
             }
         }
         let now_micros = step.map_or_else(|| self.time.now_micros(), |step| step.to_micros);
-        let mut tx = Tx::new(&self.connection, now_micros, items);
+        let mut tx = Tx::new(&self.connection, now_micros, items, &mut self.granted);
         for work in works {
             work.apply(&mut tx)?;
         }
