@@ -9,7 +9,7 @@ use tokio::sync::Semaphore;
 use super::context::Attempt;
 use super::runtime::{Shared, Work};
 use crate::job::limits::BATCH_MAX;
-use crate::job::{Kind, Outcome};
+use crate::job::{Kind, Lease, Outcome};
 use crate::store::{Claim, StoreError, StoreErrorKind, WorkerFate, complain};
 
 /// 1 s: a job that was claimed ahead and still waits is given back to whoever is faster.
@@ -139,15 +139,17 @@ async fn claim<S>(shared: &Shared<S>, group: &Group, max: usize) -> Result<usize
         })
         .await?;
     let count = leases.len();
-    for lease in leases {
+    let work = |lease: Lease| {
         // Only this task takes places, so those that were free before the claim still are.
         let permit = group.limit.as_ref().and_then(|limit| limit.clone().try_acquire_owned().ok());
         let job = lease.job();
         let attempt = Attempt::new(lease.key(), job.kind.clone(), job.attempts, shared.progress_reported.clone());
-        let attempt = Arc::new(attempt);
-        shared.held.hold(attempt.clone());
-        shared.buffer.put(Work { lease, attempt, claimed, permit });
-    }
+        Work { lease, attempt: Arc::new(attempt), claimed, permit }
+    };
+    // All at once: the slots are at the same locks.
+    let works: Vec<Work> = leases.into_iter().map(work).collect();
+    shared.held.hold(works.iter().map(|work| work.attempt.clone()));
+    shared.buffer.put(works);
     Ok(count)
 }
 

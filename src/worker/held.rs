@@ -15,8 +15,8 @@ pub(super) struct HeldLeases {
 }
 
 impl HeldLeases {
-    pub(super) fn hold(&self, attempt: Arc<Attempt>) {
-        self.lock().insert(attempt.lease.token, attempt);
+    pub(super) fn hold(&self, attempts: impl IntoIterator<Item = Arc<Attempt>>) {
+        self.lock().extend(attempts.into_iter().map(|attempt| (attempt.lease.token, attempt)));
     }
 
     /// Stops extending it. `None` if it had been let go of before (the heartbeat found it lost).

@@ -156,9 +156,10 @@ impl Buffer {
         self.lock().len()
     }
 
-    pub(super) fn put(&self, work: Work) {
-        self.lock().push_back(work);
-        self.ready.0.add_permits(1);
+    pub(super) fn put(&self, works: Vec<Work>) {
+        let count = works.len();
+        self.lock().extend(works);
+        self.ready.0.add_permits(count);
     }
 
     /// The next job; `None` once closed.

@@ -88,8 +88,8 @@ fn connect(path: &Path, flags: OpenFlags) -> rusqlite::Result<Connection> {
     connection.pragma_update(None, "synchronous", "FULL")?;
     // Checkpoints are `checkpoint.rs`'s business; here they would stall a commit.
     connection.pragma_update(None, "wal_autocheckpoint", 0)?;
-    // 64 MiB of page cache instead of 2: claims and settles of a large backlog find their pages.
-    connection.pragma_update(None, "cache_size", -64 * 1024)?;
+    // 16 MiB of page cache instead of 2: claims and settles find the pages of their lanes, and a busy server stays small.
+    connection.pragma_update(None, "cache_size", -16 * 1024)?;
     let journal_mode: String = connection.pragma_query_value(None, "journal_mode", |row| row.get(0))?;
     let synchronous: i64 = connection.pragma_query_value(None, "synchronous", |row| row.get(0))?;
     if journal_mode != "wal" || synchronous != 2 {
