@@ -254,19 +254,26 @@ impl Endings {
 }
 
 /// What the statement that writes endings answers.
+#[derive(Default)]
 pub(super) struct Written {
     leases: HashSet<LeaseKey>,
     waits_again: Vec<Row>,
 }
 
 impl Written {
-    fn read(mut rows: Vec<Row>) -> Result<Self, tokio_postgres::Error> {
-        let waits_again = rows.split_off(1);
-        // No array where nothing was written.
-        let column = |n| rows[0].try_get::<_, Option<Vec<Uuid>>>(n).map(Option::unwrap_or_default);
-        let (ids, tokens) = (column(0)?, column(1)?);
-        let leases = ids.into_iter().zip(tokens).map(|(id, token)| LeaseKey { job_id: id.into(), token: token.into() });
-        Ok(Self { leases: leases.collect(), waits_again })
+    fn read(rows: Vec<Row>) -> Result<Self, tokio_postgres::Error> {
+        let mut written = Self::default();
+        for row in rows {
+            if row.try_get::<_, Option<Uuid>>(2)?.is_some() {
+                written.waits_again.push(row);
+                continue;
+            }
+            // The row that is about all of them; no arrays where nothing was written.
+            let (ids, tokens): (Option<Vec<Uuid>>, Option<Vec<Uuid>>) = (row.try_get(0)?, row.try_get(1)?);
+            let leases = ids.into_iter().flatten().zip(tokens.into_iter().flatten());
+            written.leases.extend(leases.map(|(id, token)| LeaseKey { job_id: id.into(), token: token.into() }));
+        }
+        Ok(written)
     }
 
     /// Jobs that wait again lower the mark of their lane; those that are due wake whoever waits for work.

@@ -29,7 +29,7 @@ counted AS (
     FROM (SELECT s.queue, s.status, count(*) AS n FROM settled s GROUP BY s.queue, s.status) moved
         CROSS JOIN LATERAL (VALUES ('running', -1), (moved.status, 1)) AS change(status, sign)
 )
--- First which were written, in one row, then a row for each that waits again: most do not.
+-- Which were written, in one row, and a row for each that waits again: most do not.
 SELECT array_agg(s.id), array_agg(s.lease_token), NULL, NULL, NULL, NULL, NULL, NULL FROM settled s
 UNION ALL
 SELECT NULL, NULL, s.id, s.queue, s.kind, s.priority, s.run_at, s.due FROM settled s
