@@ -89,7 +89,8 @@ async fn f30_hosts_ten_minutes_off_change_no_lease_no_backoff_and_no_delay_on_po
     let fast = serve_lied_to(&world, &lie(&world, "fast", "+600s"), "api", &url);
     let slow = serve_lied_to(&world, &lie(&world, "slow", "-600s"), "api", &url);
     for (early, late) in [(&fast, &slow), (&slow, &fast)] {
-        let job = |delay_ms| json!({"kind": "summarize_text", "payload": {"text": "t"}, "delay_ms": delay_ms});
+        // With attempts to spare: on a slow machine its short leases run out several times below.
+        let job = |delay_ms| json!({"kind": "summarize_text", "payload": {"text": "t"}, "delay_ms": delay_ms, "max_attempts": 20});
         let delayed = call(early, "/jobs", &job(1_500));
         about("a delay", time(&delayed["run_at"]), now().await + SignedDuration::from_millis(1_500));
         assert!(leases(late, 1, 30_000).is_empty(), "a delay was skipped");
