@@ -25,7 +25,10 @@ impl Verb for Enqueue {
         let middle = planted(Bug::BatchInHalves).then_some(self.0.len() / 2);
         let all = self.0.iter().enumerate().map(|(index, job)| {
             if Some(index) == middle {
-                tx.connection().execute_batch("COMMIT; BEGIN IMMEDIATE")?;
+                tx.connection().execute_batch("COMMIT")?;
+                // Long enough that a process which dies at random does so here.
+                std::thread::sleep(std::time::Duration::from_millis(20));
+                tx.connection().execute_batch("BEGIN IMMEDIATE")?;
             }
             enqueue(tx, job)
         });
