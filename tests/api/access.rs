@@ -7,6 +7,7 @@ use steadfast::api::{ApiSettings, ServeError, may_bind, openapi_json, serve};
 
 use crate::client::{Call, Reply};
 use crate::on_every_store;
+use crate::operators::faulty_server;
 use crate::world::{Server, World};
 
 on_every_store!(
@@ -215,13 +216,17 @@ async fn a_server_that_had_a_token_is_not_open_again(world: World) {
 }
 
 async fn a_long_poll_whose_token_is_revoked_gets_no_job(world: World) {
-    let server = closed_server(&world).await;
+    let (server, store) = faulty_server(&world, |settings| settings.admin_token = Some(ADMIN.into())).await;
     let token = make_token(&server, &["work"]).await;
     let (id, _) = token.split_once('.').unwrap();
     let poll = server.call("POST", "/leases").token(&token).json(&json!({"worker": "w", "wait_ms": 30000}));
     let polling = tokio::spawn(poll.send());
-    // Long enough to be waiting; if it is not yet, the test is only easier.
-    tokio::time::sleep(Duration::from_millis(300)).await;
+    // It was let in and has looked in vain: it waits.
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while store.claims() == 0 {
+        assert!(Instant::now() < deadline, "the poll never looks for a job");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
     server.call("DELETE", &format!("/tokens/{id}")).token(ADMIN).send().await.expect(204);
     let job = json!({"kind": "welcome", "payload": 1});
     server.call("POST", "/jobs").token(ADMIN).json(&job).send().await.expect(201);

@@ -27,6 +27,7 @@ pub(crate) struct FaultyStore {
     inner: Arc<dyn Store>,
     fault: watch::Sender<Fault>,
     calls: AtomicUsize,
+    claims: AtomicUsize,
 }
 
 /// Must never be seen by a caller.
@@ -34,7 +35,8 @@ pub(crate) const INSIDE: &str = "SELECT canary FROM /var/lib/secret at 10.0.0.7"
 
 impl FaultyStore {
     pub(crate) fn before(inner: Arc<dyn Store>) -> Arc<Self> {
-        Arc::new(Self { inner, fault: watch::Sender::new(Fault::None), calls: AtomicUsize::new(0) })
+        let (calls, claims) = Default::default();
+        Arc::new(Self { inner, fault: watch::Sender::new(Fault::None), calls, claims })
     }
 
     pub(crate) fn set(&self, fault: Fault) {
@@ -46,8 +48,14 @@ impl FaultyStore {
         self.calls.load(Ordering::SeqCst)
     }
 
-    async fn meet_fault(&self) -> Result<(), StoreError> {
+    /// How many of them were claims.
+    pub(crate) fn claims(&self) -> usize {
+        self.claims.load(Ordering::SeqCst)
+    }
+
+    async fn meet_fault(&self, verb: &str) -> Result<(), StoreError> {
         self.calls.fetch_add(1, Ordering::SeqCst);
+        self.claims.fetch_add(usize::from(verb == "claim"), Ordering::SeqCst);
         let fault = *self.fault.borrow();
         match fault {
             Fault::None => Ok(()),
@@ -68,7 +76,7 @@ macro_rules! pass_on {
         impl Store for FaultyStore {
             $(
                 async fn $verb(&self $(, $arg: $type)*) -> $answer {
-                    self.meet_fault().await?;
+                    self.meet_fault(stringify!($verb)).await?;
                     self.inner.$verb($($arg),*).await
                 }
             )*

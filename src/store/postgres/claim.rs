@@ -95,7 +95,7 @@ async fn step(core: &Core, link: &Object, claim: &Claim, max: usize, reach: Reac
     let statement = link.prepare_cached(&core.sql.claim).await?;
     let (wanted, everything) = (max as i64, reach == Reach::Everything || lanes.queues.len() == 1);
     let (worker, lease_ms) = (claim.worker.as_str(), row::millis(claim.lease));
-    // Made here: the server's own cost a twentieth of the claim.
+    // Made here: the server's own cost it a thirtieth of the claim.
     let tokens: Vec<Uuid> = (0..max).map(|_| *LeaseToken::random().as_uuid()).collect();
     let rows = link
         .query(

@@ -11,7 +11,7 @@ use super::pool::{Dial, quoted};
 use super::settings::PostgresSettings;
 use crate::store::OpenError;
 
-/// 13: the oldest with `gen_random_uuid` built in; older ones get no security fixes any more.
+/// 13: older ones get no security fixes any more.
 const SERVER_MIN: i32 = 130_000;
 
 /// Settings with which a server forgets what it has acknowledged.

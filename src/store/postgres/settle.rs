@@ -188,6 +188,7 @@ async fn write(
     written.announce(core)?;
     Ok(written.leases)
 }
+
 /// How the attempts ended that these settles speak of, by token.
 async fn recorded<'a>(
     core: &Core,
