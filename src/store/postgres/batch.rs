@@ -1,11 +1,11 @@
-//! Batches that form by themselves: one flush in flight, and what arrives meanwhile is the next batch. No timer: an
+//! Batches that form by themselves: a few flushes in flight, and what arrives meanwhile is the next batch. No timer: an
 //! idle store does a single call at once, a busy one many calls per commit. Each caller is answered after its commit.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Semaphore, mpsc, oneshot};
 
 use crate::store::{StoreError, StoreErrorKind};
 
@@ -23,6 +23,8 @@ pub(super) trait Flush: Send + Sync + 'static {
     type Answer: Send + 'static;
     /// The verb, for errors.
     const DOING: &'static str;
+    /// Flushes at the same time, each on a connection of its own.
+    const IN_FLIGHT: usize;
 
     /// How many items a call counts as.
     fn weight(call: &Self::Call) -> usize;
@@ -45,11 +47,10 @@ pub(super) struct Batcher<F: Flush> {
 }
 
 impl<F: Flush> Batcher<F> {
-    /// Starts the task that flushes. It ends when the batcher is gone and everything in it is answered.
-    pub(super) fn start(flush: F, patience: Duration) -> Self {
+    /// The entrance, and the task that flushes, to be spawned. It ends when the batcher is gone and all is begun.
+    pub(super) fn new(flush: F, patience: Duration) -> (Self, impl Future<Output = ()> + Send + 'static) {
         let (entrance, waiting) = mpsc::channel(WAITING_MAX);
-        tokio::spawn(run(Arc::new(flush), waiting));
-        Self { entrance, patience }
+        (Self { entrance, patience }, run(Arc::new(flush), waiting))
     }
 
     /// Answers once it is done. A caller that goes away does not stop what it asked for.
@@ -68,8 +69,12 @@ impl<F: Flush> Batcher<F> {
 }
 
 async fn run<F: Flush>(flush: Arc<F>, mut waiting: mpsc::Receiver<Waiting<F>>) {
+    let in_flight = Arc::new(Semaphore::new(F::IN_FLIGHT));
     let mut held = None;
     loop {
+        let Ok(place) = in_flight.clone().acquire_owned().await else {
+            return;
+        };
         let Some(first) = (match held.take() {
             Some(first) => Some(first),
             None => waiting.recv().await,
@@ -86,11 +91,15 @@ async fn run<F: Flush>(flush: Arc<F>, mut waiting: mpsc::Receiver<Waiting<F>>) {
             }
             batch.push(next);
         }
-        flush_batch(&flush, batch).await;
+        let flush = flush.clone();
+        tokio::spawn(async move {
+            flush_batch(flush, batch).await;
+            drop(place);
+        });
     }
 }
 
-async fn flush_batch<F: Flush>(flush: &Arc<F>, batch: Vec<Waiting<F>>) {
+async fn flush_batch<F: Flush>(flush: Arc<F>, batch: Vec<Waiting<F>>) {
     let now = Instant::now();
     let (mut calls, mut callers) = (Vec::with_capacity(batch.len()), Vec::with_capacity(batch.len()));
     for waiting in batch {
@@ -106,7 +115,6 @@ async fn flush_batch<F: Flush>(flush: &Arc<F>, batch: Vec<Waiting<F>>) {
         return;
     }
     // In a task of its own: a panic in there is this batch's misfortune, not the end of every batch to come.
-    let flush = flush.clone();
     let answers = match tokio::spawn(async move { flush.flush(calls).await }).await {
         Ok(answers) => answers,
         Err(error) if error.is_panic() => {
@@ -127,9 +135,13 @@ async fn flush_batch<F: Flush>(flush: &Arc<F>, batch: Vec<Waiting<F>>) {
 mod tests {
     use std::sync::Mutex;
 
-    use tokio::sync::Semaphore;
-
     use super::*;
+
+    fn start<F: Flush>(flush: F, patience: Duration) -> Batcher<F> {
+        let (batcher, flushing) = Batcher::new(flush, patience);
+        tokio::spawn(flushing);
+        batcher
+    }
 
     struct Gate {
         open: Arc<Semaphore>,
@@ -141,6 +153,7 @@ mod tests {
         type Call = u32;
         type Answer = u32;
         const DOING: &'static str = "test";
+        const IN_FLIGHT: usize = 2;
 
         fn weight(_: &u32) -> usize {
             1
@@ -154,28 +167,30 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_arrives_during_a_flush_is_the_next_batch_and_everyone_gets_their_own_answer() {
+    async fn what_arrives_while_all_flushes_are_under_way_is_the_next_batch_and_everyone_gets_their_own_answer() {
         let (open, seen) = (Arc::new(Semaphore::new(0)), Arc::new(Mutex::new(Vec::new())));
         let gate = Gate { open: open.clone(), seen: seen.clone() };
-        let batcher = Arc::new(Batcher::start(gate, Duration::from_secs(60)));
+        let batcher = Arc::new(start(gate, Duration::from_secs(60)));
         let call = |n| {
             let batcher = batcher.clone();
             tokio::spawn(async move { batcher.call(n).await.unwrap() })
         };
-        let first = call(1);
-        while seen.lock().unwrap().is_empty() {
-            tokio::task::yield_now().await;
+        let mut calls = Vec::new();
+        for n in 1..=2 {
+            calls.push(call(n));
+            while seen.lock().unwrap().len() < n as usize {
+                tokio::task::yield_now().await;
+            }
         }
-        let others: Vec<_> = (2..6).map(call).collect();
+        calls.extend((3..=6).map(call));
         while batcher.entrance.capacity() > WAITING_MAX - 4 {
             tokio::task::yield_now().await;
         }
-        open.add_permits(2);
-        assert_eq!(first.await.unwrap(), 10);
-        for (n, other) in (2..6).zip(others) {
-            assert_eq!(other.await.unwrap(), n * 10);
+        open.add_permits(3);
+        for (n, call) in (1..=6).zip(calls) {
+            assert_eq!(call.await.unwrap(), n * 10);
         }
-        assert_eq!(*seen.lock().unwrap(), [vec![1], vec![2, 3, 4, 5]]);
+        assert_eq!(*seen.lock().unwrap(), [vec![1], vec![2], vec![3, 4, 5, 6]]);
     }
 
     struct Fragile;
@@ -185,6 +200,7 @@ mod tests {
         type Call = u32;
         type Answer = u32;
         const DOING: &'static str = "test";
+        const IN_FLIGHT: usize = 2;
 
         fn weight(_: &u32) -> usize {
             1
@@ -198,7 +214,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_flush_that_panics_fails_its_own_callers_and_the_next_batch_goes_on() {
-        let batcher = Batcher::start(Fragile, Duration::from_secs(60));
+        let batcher = start(Fragile, Duration::from_secs(60));
         assert_eq!(batcher.call(1).await.unwrap(), 1);
         assert_eq!(batcher.call(13).await.unwrap_err().kind(), StoreErrorKind::Internal);
         assert_eq!(batcher.call(2).await.unwrap(), 2);
@@ -207,7 +223,7 @@ mod tests {
     #[tokio::test]
     async fn a_call_that_waited_too_long_is_refused_without_being_begun() {
         let (open, seen) = (Arc::new(Semaphore::new(9)), Arc::new(Mutex::new(Vec::new())));
-        let batcher = Batcher::start(Gate { open, seen: seen.clone() }, Duration::ZERO);
+        let batcher = start(Gate { open, seen: seen.clone() }, Duration::ZERO);
         assert_eq!(batcher.call(1).await.unwrap_err().kind(), StoreErrorKind::Timeout);
         assert!(seen.lock().unwrap().is_empty());
     }

@@ -1,7 +1,8 @@
 //! The one thread that all of a store's connections live on.
 //!
 //! A connection is bound to the runtime it was made on: it stands still while that is blocked, and dies with it. A
-//! caller's runtime may be either, so none of them is used. No verb runs here; callers only hand bytes over.
+//! caller's runtime may be either, so none of them is used. Batches are flushed here, beside their connections; of all
+//! other verbs callers only hand bytes over.
 
 use std::convert::Infallible;
 use std::io;

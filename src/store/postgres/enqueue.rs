@@ -30,6 +30,8 @@ impl Flush for EnqueueFlush {
     type Call = Vec<NewJob>;
     type Answer = Vec<Enqueued>;
     const DOING: &'static str = "enqueue";
+    // While one waits for the disk, the next is made.
+    const IN_FLIGHT: usize = 2;
 
     fn weight(call: &Vec<NewJob>) -> usize {
         call.len()

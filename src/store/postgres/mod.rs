@@ -86,14 +86,12 @@ impl PostgresStore {
         open::check_schema(&client, &dial, &settings).await?;
         let core = Arc::new(Core::new(&dial, &settings));
         let patience = settings.wait_timeout + settings.statement_timeout;
-        Ok(Self {
-            enqueues: Batcher::start(EnqueueFlush(core.clone()), patience),
-            settles: Batcher::start(SettleFlush(core.clone()), patience),
-            claims: Mutex::new(()),
-            patience,
-            schema: settings.schema,
-            core,
-        })
+        let (enqueues, flush_enqueues) = Batcher::new(EnqueueFlush(core.clone()), patience);
+        let (settles, flush_settles) = Batcher::new(SettleFlush(core.clone()), patience);
+        // Beside their connections: from a call to its answer there are two changes of thread, not four.
+        dial.driver().spawn(flush_enqueues);
+        dial.driver().spawn(flush_settles);
+        Ok(Self { enqueues, settles, claims: Mutex::new(()), patience, schema: settings.schema, core })
     }
 
     /// Rings when jobs may have become ready, here or in another process.

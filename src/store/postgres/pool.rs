@@ -6,7 +6,9 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::time::Duration;
 
-use deadpool_postgres::{Connect, Manager, ManagerConfig, Object, Pool as Deadpool, RecyclingMethod, Runtime};
+use deadpool_postgres::{
+    Connect, Manager, ManagerConfig, Object, Pool as Deadpool, QueueMode, RecyclingMethod, Runtime,
+};
 use tokio::task::JoinHandle;
 use tokio::time::error::Elapsed;
 use tokio_postgres::tls::TlsStream;
@@ -143,6 +145,8 @@ impl Pool {
         let manager = Manager::from_connect(dial.config.clone(), dial.clone(), config);
         let connections = Deadpool::builder(manager)
             .max_size(size.max(1))
+            // The one used last: its server process has all it needs at hand, and the others stay asleep.
+            .queue_mode(QueueMode::Lifo)
             .wait_timeout(Some(settings.wait_timeout))
             .create_timeout(Some(settings.connect_timeout * 2))
             .recycle_timeout(Some(settings.connect_timeout))

@@ -30,6 +30,8 @@ impl Flush for SettleFlush {
     type Call = Vec<Settle>;
     type Answer = Vec<Result<Settled, StoreError>>;
     const DOING: &'static str = "settle";
+    // While one waits for the disk, the next is made.
+    const IN_FLIGHT: usize = 2;
 
     fn weight(call: &Vec<Settle>) -> usize {
         call.len()
