@@ -64,7 +64,7 @@ past AS (
 ),
 started AS (
     UPDATE SCHEMA.jobs j
-    SET status = 'running', attempts = p.attempts + 1, worker = $8, lease_token = ($10::uuid[])[p.nth], lease_ms = $9,
+    SET status = 'running', attempts = p.attempts + 1, worker = $8, lease_token = ($10::uuid[])[p.nth], lease_ms = $9::bigint,
         lease_expires_at = now() + least($9::bigint, j.timeout_ms) * interval '1 millisecond',
         started_at = now(), ended_at = NULL, outcome = NULL, progress = NULL, updated_at = now()
     FROM picked p
