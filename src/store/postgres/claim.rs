@@ -11,8 +11,7 @@ use uuid::Uuid;
 
 use super::ask::{ask, read};
 use super::core::Core;
-use super::lanes::{Found, Lane, Placed, Which};
-use super::moment::Moment;
+use super::lanes::{Lane, Placed};
 use super::row::{self, JOB_COLUMN_COUNT};
 use super::trouble::{Effect, Tries, Trouble};
 use crate::job::limits::BATCH_MAX;
@@ -47,22 +46,18 @@ pub(super) async fn claim(core: &Core, claim: Claim) -> Result<Vec<Lease>, Store
 async fn try_claim(core: &Core, claim: &Claim, max: usize) -> Result<Vec<Row>, Trouble> {
     let link = core.pool.get().await?;
     let work = async {
-        if core.lanes.look_is_due() {
+        let looked = core.lanes.look_is_due();
+        if looked {
             look(core, &link).await?;
         }
-        let mut rows = if core.lanes.was_short() {
-            // Little is to be expected, and then it must be looked for everywhere: both questions at once, one round trip.
-            step_and_look(core, &link, claim, max).await?
-        } else {
-            let rows = step(core, &link, claim, max, Reach::Best, Which::Known).await?;
-            if rows.len() < max {
+        let reach = if core.lanes.was_short() { Reach::Everything } else { Reach::Best };
+        let mut rows = step(core, &link, claim, max, reach).await?;
+        if rows.len() < max && !(looked && reach == Reach::Everything) {
+            if !looked {
                 look(core, &link).await?;
             }
-            rows
-        };
-        if rows.len() < max {
             let rest = max - rows.len();
-            rows.extend(step(core, &link, claim, rest, Reach::Everything, Which::Ready).await?);
+            rows.extend(step(core, &link, claim, rest, Reach::Everything).await?);
         }
         Ok(rows)
     };
@@ -73,56 +68,26 @@ async fn try_claim(core: &Core, claim: &Claim, max: usize) -> Result<Vec<Row>, T
 /// Looks from the beginning: which lanes there are, and where each begins.
 async fn look(core: &Core, link: &Object) -> Result<(), Trouble> {
     let (turn, began) = (core.lanes.turn(), Instant::now());
-    let firsts = firsts(core, link).await?;
-    core.lanes.looked(turn, began.elapsed(), firsts.into_iter().map(First::found).collect());
+    let found = lanes(core, link).await?;
+    core.lanes.looked(turn, began.elapsed(), found);
     Ok(())
 }
 
-/// A claim from the known lanes and, right behind it, a look at what is left.
-async fn step_and_look(core: &Core, link: &Object, claim: &Claim, max: usize) -> Result<Vec<Row>, Trouble> {
-    let (turn, began) = (core.lanes.turn(), Instant::now());
-    // The server answers in the order it is asked in; what the claim raised is noted before what the look found.
-    let step = step(core, link, claim, max, Reach::Everything, Which::Known);
-    let (rows, firsts) = tokio::try_join!(biased; step, firsts(core, link))?;
-    core.lanes.looked(turn, began.elapsed(), firsts.into_iter().map(First::found).collect());
-    Ok(rows)
-}
-
-/// The first job that waits in a lane, due or not, and the time by the server's clock.
-pub(super) struct First {
-    pub(super) placed: Placed,
-    pub(super) now: Moment,
-}
-
-impl First {
-    fn found(self) -> Found {
-        let is_due = self.placed.1.0 <= self.now;
-        Found { first: self.placed, is_due }
-    }
-}
-
-pub(super) async fn firsts(core: &Core, link: &Object) -> Result<Vec<First>, Trouble> {
+/// The first ready job of every lane.
+pub(super) async fn lanes(core: &Core, link: &Object) -> Result<Vec<Placed>, Trouble> {
     let statement = link.prepare_cached(&core.sql.lanes).await?;
     let mut found = Vec::new();
     for row in link.query(&statement, &[]).await? {
         let lane = Lane { queue: row.try_get(0)?, kind: row.try_get(1)?, priority: row.try_get(2)? };
-        let placed = Placed(lane, (row.try_get(3)?, row.try_get(4)?));
-        found.push(First { placed, now: row.try_get(5)? });
+        found.push(Placed(lane, (row.try_get(3)?, row.try_get(4)?)));
     }
     Ok(found)
 }
 
 /// One claim from the lanes that are known.
-async fn step(
-    core: &Core,
-    link: &Object,
-    claim: &Claim,
-    max: usize,
-    reach: Reach,
-    which: Which,
-) -> Result<Vec<Row>, Trouble> {
+async fn step(core: &Core, link: &Object, claim: &Claim, max: usize, reach: Reach) -> Result<Vec<Row>, Trouble> {
     let turn = core.lanes.turn();
-    let lanes = core.lanes.for_claim(claim, which);
+    let lanes = core.lanes.for_claim(claim);
     if lanes.is_empty() {
         core.lanes.claimed(turn, std::iter::empty(), true);
         return Ok(Vec::new());

@@ -1,9 +1,8 @@
 //! Where to start looking for ready jobs: per lane, a low-water mark below which this process has seen nothing left.
 //!
 //! Without it every claim would walk over the entries of all jobs claimed before, for as long as vacuum cannot remove
-//! them. A mark is only a hint: others may put jobs below it, or into lanes not known here. So a claim that comes up short
-//! looks from the beginning before it says so, and a busy one does about once a second. Nothing here talks to the
-//! database; `claim` does.
+//! them. A mark is only a hint: others may put jobs below it. So a claim that comes up short looks from the beginning
+//! before it says so, and a busy one does about once a second. Nothing here talks to the database; `claim` does.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -21,12 +20,6 @@ use crate::store::Claim;
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 /// 1/20 of the time at most goes into looking from the beginning, however slow that has become.
 const LOOK_SHARE: u32 = 20;
-
-/// 4 looks in a row that find nothing in a lane, and it is forgotten. Until then claims ask there, too, without waiting for
-/// a look: where there was work a moment ago is where there is some next.
-const EMPTY_LOOKS_MAX: u8 = 4;
-/// 64 of those at most: each costs a claim one look into the index.
-const EMPTY_MAX: usize = 64;
 
 /// 10,000 lanes, a few MB: what a process that only enqueues remembers at most. The next look finds the others.
 const REMEMBERED_MAX: usize = 10_000;
@@ -71,24 +64,6 @@ struct State {
 struct Mark {
     place: Place,
     lowered: u64,
-    /// The last look found a job here that is due, or something was put here since.
-    ready: bool,
-    /// So many looks have found nothing at all.
-    empty_looks: u8,
-}
-
-/// Which lanes to claim from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Which {
-    Known,
-    /// Those of which it is known that something waits there.
-    Ready,
-}
-
-/// What a look found in a lane.
-pub(super) struct Found {
-    pub(super) first: Placed,
-    pub(super) is_due: bool,
 }
 
 /// What was known when a question was asked.
@@ -108,26 +83,22 @@ impl Lanes {
         for Placed(lane, place) in places {
             let room = state.known.len() < REMEMBERED_MAX;
             match state.known.entry(lane) {
-                Entry::Occupied(mut known) => {
-                    let mark = known.get_mut();
-                    (mark.ready, mark.empty_looks) = (true, 0);
-                    if place <= mark.place {
-                        (mark.place, mark.lowered) = (place, lowered);
-                    }
+                Entry::Occupied(mut known) if place <= known.get().place => {
+                    known.insert(Mark { place, lowered });
                 }
                 Entry::Vacant(new) if room => {
-                    new.insert(Mark { place, lowered, ready: true, empty_looks: 0 });
+                    new.insert(Mark { place, lowered });
                 }
                 _ => (),
             }
         }
     }
 
-    /// Whether the next claim should look from the beginning first. One that expects little looks anyway.
+    /// Whether the next claim should look from the beginning.
     pub(super) fn look_is_due(&self) -> bool {
         let state = self.lock();
         let overdue = |(at, took): (Instant, Duration)| at.elapsed() >= LOOK_INTERVAL.max(took * LOOK_SHARE);
-        !self.marks || state.last_look.is_none_or(|last| !state.short && overdue(last))
+        !self.marks || state.short || state.last_look.is_none_or(overdue)
     }
 
     /// Whether the last claim got less than it asked for.
@@ -139,36 +110,16 @@ impl Lanes {
         Turn(self.lock().turn)
     }
 
-    /// The first waiting job of every lane, as found by a look that began at `turn` and took this long.
-    pub(super) fn looked(&self, turn: Turn, took: Duration, found: Vec<Found>) {
+    /// The first ready job of every lane, as found by a look that began at `turn` and took this long.
+    pub(super) fn looked(&self, turn: Turn, took: Duration, found: Vec<Placed>) {
         let mut state = self.lock();
-        let found = found.into_iter().map(|Found { first: Placed(lane, place), is_due }| {
-            (lane, Mark { place, lowered: 0, ready: is_due, empty_looks: 0 })
-        });
-        let before = std::mem::replace(&mut state.known, found.collect());
-        let mut empty = 0;
-        for (lane, mut mark) in before {
-            let is_fresh = mark.lowered > turn.0;
-            match state.known.entry(lane) {
-                Entry::Occupied(mut found) if is_fresh => {
-                    mark.place = mark.place.min(found.get().place);
-                    found.insert(mark);
-                }
-                // Whoever puts a job before the first of the future must not have to wait for the next look.
-                Entry::Occupied(mut found) if !found.get().ready => {
-                    let found = found.get_mut();
-                    found.place = found.place.min(mark.place);
-                }
-                Entry::Vacant(new) if is_fresh => {
-                    new.insert(mark);
-                }
-                Entry::Vacant(lost) if mark.empty_looks < EMPTY_LOOKS_MAX && empty < EMPTY_MAX => {
-                    empty += 1;
-                    (mark.ready, mark.empty_looks) = (false, mark.empty_looks + 1);
-                    lost.insert(mark);
-                }
-                _ => (),
-            }
+        let fresh = |mark: &Mark| mark.lowered > turn.0;
+        let found = found.into_iter().map(|Placed(lane, place)| (lane, Mark { place, lowered: 0 })).collect();
+        let before = std::mem::replace(&mut state.known, found);
+        for (lane, mark) in before.into_iter().filter(|(_, mark)| fresh(mark)) {
+            let kept = state.known.entry(lane).or_insert(Mark { place: mark.place, lowered: mark.lowered });
+            kept.place = kept.place.min(mark.place);
+            kept.lowered = mark.lowered;
         }
         state.last_look = Some((Instant::now(), took));
     }
@@ -182,20 +133,18 @@ impl Lanes {
                 && mark.lowered <= turn.0
             {
                 mark.place = mark.place.max(place);
-                mark.empty_looks = 0;
             }
         }
     }
 
     /// The lanes a claim asks for, as columns of its statement.
-    pub(super) fn for_claim(&self, claim: &Claim, which: Which) -> LaneColumns {
-        let wants = |lane: &Lane, mark: &Mark| {
-            (which == Which::Known || mark.ready)
-                && claim.queues.as_ref().is_none_or(|queues| queues.iter().any(|queue| queue.as_str() == lane.queue))
+    pub(super) fn for_claim(&self, claim: &Claim) -> LaneColumns {
+        let wants = |lane: &Lane| {
+            claim.queues.as_ref().is_none_or(|queues| queues.iter().any(|queue| queue.as_str() == lane.queue))
                 && claim.kinds.as_ref().is_none_or(|kinds| kinds.iter().any(|kind| kind.as_str() == lane.kind))
         };
         let mut columns = LaneColumns::default();
-        for (lane, mark) in self.lock().known.iter().filter(|(lane, mark)| wants(lane, mark)) {
+        for (lane, mark) in self.lock().known.iter().filter(|(lane, _)| wants(lane)) {
             columns.queues.push(lane.queue.clone());
             columns.kinds.push(lane.kind.clone());
             columns.priorities.push(lane.priority);
@@ -242,15 +191,7 @@ mod tests {
         Placed(Lane { queue: queue.into(), kind: "k".into(), priority: 0 }, place(at))
     }
 
-    fn found(queue: &str, at: i64) -> Found {
-        Found { first: placed(queue, at), is_due: true }
-    }
-
     fn marks(lanes: &Lanes) -> Vec<(String, i64)> {
-        marks_of(lanes, Which::Ready)
-    }
-
-    fn marks_of(lanes: &Lanes, which: Which) -> Vec<(String, i64)> {
         let claim = Claim {
             worker: WorkerId::new("w").unwrap(),
             queues: None,
@@ -259,7 +200,7 @@ mod tests {
             lease: Duration::from_secs(30),
             fate: WorkerFate::Independent,
         };
-        let columns = lanes.for_claim(&claim, which);
+        let columns = lanes.for_claim(&claim);
         columns.queues.into_iter().zip(columns.run_ats.iter().map(|at| at.timestamp().as_second())).collect()
     }
 
@@ -291,7 +232,7 @@ mod tests {
         lanes.lower([placed("old", 1), placed("a", 50)].into_iter());
         let turn = lanes.turn();
         lanes.lower([placed("new", 7), placed("a", 40)].into_iter());
-        lanes.looked(turn, Duration::ZERO, vec![found("a", 45)]);
+        lanes.looked(turn, Duration::ZERO, vec![placed("a", 45)]);
         assert_eq!(marks(&lanes), [("a".to_owned(), 40), ("new".to_owned(), 7)]);
     }
 
@@ -305,55 +246,17 @@ mod tests {
         // The ones it knows are still kept up to date, and a look brings the others.
         lanes.lower([placed("000000", 5)].into_iter());
         assert_eq!(marks(&lanes)[0], ("000000".to_owned(), 5));
-        lanes.looked(lanes.turn(), Duration::ZERO, vec![found("late", 7)]);
+        lanes.looked(lanes.turn(), Duration::ZERO, vec![placed("late", 7)]);
         assert_eq!(marks(&lanes), [("late".to_owned(), 7)]);
     }
 
     #[test]
-    fn a_lane_in_which_looks_find_nothing_is_asked_for_a_while_and_then_forgotten() {
+    fn a_look_is_due_at_first_and_after_a_short_claim() {
         let lanes = Lanes::new(true);
-        lanes.lower([placed("a", 10)].into_iter());
-        let count = |which| marks_of(&lanes, which).len();
-        assert_eq!((count(Which::Known), count(Which::Ready)), (1, 1));
-        for _ in 0..EMPTY_LOOKS_MAX {
-            lanes.looked(lanes.turn(), Duration::ZERO, vec![]);
-            assert_eq!((count(Which::Known), count(Which::Ready)), (1, 0));
-        }
-        lanes.lower([placed("a", 11)].into_iter());
-        assert_eq!(marks(&lanes), [("a".to_owned(), 10)]);
-        for _ in 0..=EMPTY_LOOKS_MAX {
-            lanes.looked(lanes.turn(), Duration::ZERO, vec![]);
-        }
-        assert_eq!(count(Which::Known), 0);
-    }
-
-    #[test]
-    fn of_very_many_empty_lanes_only_some_are_asked_again() {
-        let lanes = Lanes::new(true);
-        lanes.lower((0..EMPTY_MAX + 5).map(|n| placed(&format!("{n:06}"), 10)));
+        assert!(lanes.look_is_due());
         lanes.looked(lanes.turn(), Duration::ZERO, vec![]);
-        assert_eq!(marks_of(&lanes, Which::Known).len(), EMPTY_MAX);
-    }
-
-    #[test]
-    fn a_job_of_the_future_neither_raises_a_mark_nor_makes_its_lane_ready() {
-        let lanes = Lanes::new(true);
-        lanes.lower([placed("a", 10)].into_iter());
-        lanes.looked(lanes.turn(), Duration::ZERO, vec![Found { first: placed("a", 1000), is_due: false }]);
-        assert_eq!((marks_of(&lanes, Which::Known), marks(&lanes)), (vec![("a".to_owned(), 10)], vec![]));
-    }
-
-    #[test]
-    fn a_look_is_due_at_first_and_not_when_the_claim_looks_anyway() {
-        let lanes = Lanes::new(true);
-        assert!(lanes.look_is_due());
-        lanes.lock().last_look = Some((Instant::now() - LOOK_INTERVAL, Duration::ZERO));
-        assert!(lanes.look_is_due());
+        assert!(!lanes.look_is_due());
         lanes.claimed(lanes.turn(), std::iter::empty(), true);
-        assert!(!lanes.look_is_due());
-        lanes.claimed(lanes.turn(), std::iter::empty(), false);
         assert!(lanes.look_is_due());
-        lanes.looked(lanes.turn(), Duration::ZERO, vec![]);
-        assert!(!lanes.look_is_due());
     }
 }

@@ -1,4 +1,4 @@
--- lanes: the first waiting job of every (queue, kind, priority), by skipping through the index
+-- lanes: the first ready job of every (queue, kind, priority), by skipping through the index
 WITH RECURSIVE lane AS (
     (SELECT j.queue, j.kind, j.priority, j.run_at, j.id
      FROM SCHEMA.jobs j
@@ -15,4 +15,4 @@ WITH RECURSIVE lane AS (
         LIMIT 1
     ) next
 )
-SELECT l.queue, l.kind, l.priority, l.run_at, l.id, now() FROM lane l
+SELECT l.queue, l.kind, l.priority, l.run_at, l.id FROM lane l

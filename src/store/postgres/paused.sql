@@ -1,2 +1,2 @@
--- paused: every queue that is paused
-SELECT p.queue FROM SCHEMA.paused_queues p
+-- paused: the time, and every queue that is paused
+SELECT now(), p.queue FROM (SELECT) one LEFT JOIN SCHEMA.paused_queues p ON true

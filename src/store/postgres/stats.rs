@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
+use jiff::Timestamp;
 use tokio::time::timeout;
 
-use super::claim::First;
 use super::core::Core;
-use super::lanes::Placed;
 use super::trouble::{Effect, Tries, Trouble};
 use super::{claim, counts, row};
 use crate::store::{Stats, StoreError};
@@ -45,12 +44,17 @@ async fn try_stats(core: &Core) -> Result<(Stats, i64), Trouble> {
             }
         }
         let paused = link.prepare_cached(&core.sql.paused).await?;
+        let mut now = None;
         for row in link.query(&paused, &[]).await? {
-            stats.queues.entry(row::queue(row.try_get(0)?)).or_default().paused = true;
+            now = Some(row.try_get::<_, Timestamp>(0)?);
+            if let Some(queue) = row.try_get::<_, Option<&str>>(1)? {
+                stats.queues.entry(row::queue(queue)).or_default().paused = true;
+            }
         }
-        for First { placed: Placed(lane, (since, _)), now } in claim::firsts(core, &link).await? {
-            let waited = Duration::try_from(now.timestamp().duration_since(since.timestamp())).ok();
-            let queue = stats.queues.entry(row::queue(&lane.queue)).or_default();
+        for lane in claim::lanes(core, &link).await? {
+            let since = lane.1.0.timestamp();
+            let waited = now.map(|now| now.duration_since(since)).and_then(|waited| Duration::try_from(waited).ok());
+            let queue = stats.queues.entry(row::queue(&lane.0.queue)).or_default();
             // A lane whose first job is not due yet has waited less than nothing.
             queue.oldest_ready = queue.oldest_ready.max(waited);
         }
