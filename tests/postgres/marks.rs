@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use steadfast::job::{JobRequest, QueueName};
-use steadfast::store::Store;
+use steadfast::store::postgres::{PostgresSettings, PostgresStore};
+use steadfast::store::{Store, StoreErrorKind};
 use tokio::time::Instant;
 
-use crate::support::postgres::Cluster;
+use crate::support::postgres::{Cluster, PASSWORD};
 use crate::work::{checked, claim, enqueue, eventually, request};
 
 #[tokio::test]
@@ -63,4 +64,43 @@ async fn jobs_that_another_claimer_holds_locked_do_not_hide_those_of_another_lan
     let transaction = admin.transaction().await.unwrap();
     transaction.execute("SELECT FROM jobs WHERE priority = 50 FOR UPDATE", &[]).await.unwrap();
     assert_eq!(store.claim(claim(5)).await.unwrap().len(), 5);
+}
+
+#[tokio::test]
+async fn what_a_claim_has_leased_is_handed_over_even_if_it_cannot_look_for_more() {
+    let cluster = Cluster::shared().await;
+    let database = cluster.database().await;
+    let admin = database.admin().await;
+    // Somebody whose looks can be made to fail, and nothing else: a policy of the table knows a look by its first words.
+    let sql = format!(
+        "CREATE ROLE shortsighted LOGIN PASSWORD '{PASSWORD}';
+         GRANT ALL ON ALL TABLES IN SCHEMA public TO shortsighted;
+         GRANT ALL ON ALL SEQUENCES IN SCHEMA public TO shortsighted;
+         CREATE TABLE public.blind ();
+         GRANT SELECT ON public.blind TO shortsighted;
+         CREATE FUNCTION public.may_see() RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN
+             IF current_query() LIKE '-- lanes%' AND EXISTS (SELECT FROM public.blind) THEN
+                 RAISE query_canceled;
+             END IF;
+             RETURN true;
+         END $$;
+         ALTER TABLE jobs ENABLE ROW LEVEL SECURITY;
+         CREATE POLICY sight ON jobs USING (public.may_see());"
+    );
+    admin.batch_execute(&sql).await.unwrap();
+    let url = database.url.replace("//steadfast:", "//shortsighted:");
+    let store = PostgresStore::open(PostgresSettings::new(&url)).await.unwrap();
+    let ids = enqueue(&store, "default", 2).await;
+    let later = JobRequest { delay_ms: Some(3_600_000), ..request("default") };
+    store.enqueue(vec![checked(later)]).await.unwrap();
+    assert_eq!(store.claim(claim(1)).await.unwrap()[0].job().id, ids[0]);
+    admin.batch_execute("INSERT INTO public.blind DEFAULT VALUES").await.unwrap();
+    let leases = store.claim(claim(10)).await.unwrap();
+    assert_eq!(leases.iter().map(|lease| lease.job().id).collect::<Vec<_>>(), [ids[1]]);
+    // Nothing in hand: then it is an error, and not "there is no work".
+    assert_eq!(store.claim(claim(10)).await.unwrap_err().kind(), StoreErrorKind::Timeout);
+    admin.batch_execute("DELETE FROM public.blind").await.unwrap();
+    assert_eq!(store.claim(claim(10)).await.unwrap(), []);
+    drop(store);
+    admin.batch_execute("DROP OWNED BY shortsighted; DROP ROLE shortsighted").await.unwrap();
 }

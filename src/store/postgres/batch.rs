@@ -114,7 +114,7 @@ async fn flush_batch<F: Flush>(flush: Arc<F>, batch: Vec<Waiting<F>>) {
     if calls.is_empty() {
         return;
     }
-    // In a task of its own: a panic in there is this batch's misfortune, not the end of every batch to come.
+    // In a task of its own, so that a panic in there can be told to the callers.
     let answers = match tokio::spawn(async move { flush.flush(calls).await }).await {
         Ok(answers) => answers,
         Err(error) if error.is_panic() => {

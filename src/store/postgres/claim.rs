@@ -16,7 +16,7 @@ use super::row::{self, JOB_COLUMN_COUNT};
 use super::trouble::{Effect, Tries, Trouble};
 use crate::job::limits::BATCH_MAX;
 use crate::job::{ErrorText, Lease, LeaseToken};
-use crate::store::{Claim, StoreError};
+use crate::store::{Claim, StoreError, complain};
 
 /// Whose rows to ask for.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -45,24 +45,33 @@ pub(super) async fn claim(core: &Core, claim: Claim) -> Result<Vec<Lease>, Store
 
 async fn try_claim(core: &Core, claim: &Claim, max: usize) -> Result<Vec<Row>, Trouble> {
     let link = core.pool.get().await?;
-    let work = async {
-        let looked = core.lanes.look_is_due();
-        if looked {
-            look(core, &link).await?;
+    let mut rows = Vec::new();
+    let answer = timeout(link.patience(), gather(core, &link, claim, max, &mut rows)).await;
+    match link.finish(answer) {
+        Err(trouble) if !rows.is_empty() => {
+            // These are leased: thrown away, each would have lost an attempt without having run.
+            complain(&trouble.doing("claim"), "cannot look for more jobs; going on with those that are claimed");
+            Ok(rows)
         }
-        let reach = if core.lanes.was_short() { Reach::Everything } else { Reach::Best };
-        let mut rows = step(core, &link, claim, max, reach).await?;
-        if rows.len() < max && !(looked && reach == Reach::Everything) {
-            if !looked {
-                look(core, &link).await?;
-            }
-            let rest = max - rows.len();
-            rows.extend(step(core, &link, claim, rest, Reach::Everything).await?);
+        answer => answer.map(|()| rows),
+    }
+}
+
+async fn gather(core: &Core, link: &Object, claim: &Claim, max: usize, rows: &mut Vec<Row>) -> Result<(), Trouble> {
+    let looked = core.lanes.look_is_due();
+    if looked {
+        look(core, link).await?;
+    }
+    let reach = if core.lanes.was_short() { Reach::Everything } else { Reach::Best };
+    rows.extend(step(core, link, claim, max, reach).await?);
+    if rows.len() < max && !(looked && reach == Reach::Everything) {
+        if !looked {
+            look(core, link).await?;
         }
-        Ok(rows)
-    };
-    let answer = timeout(link.patience(), work).await;
-    link.finish(answer)
+        let rest = max - rows.len();
+        rows.extend(step(core, link, claim, rest, Reach::Everything).await?);
+    }
+    Ok(())
 }
 
 /// Looks from the beginning: which lanes there are, and where each begins.

@@ -16,7 +16,7 @@ use crate::job::JobRecord;
 use crate::planted::{Bug, planted};
 use crate::store::Claim;
 
-/// 1 s: how long a job that another process put below a mark may stay unseen while there is other work.
+/// 1 s: how long a job that another transaction put below a mark may stay unseen while there is other work.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 /// 1/20 of the time at most goes into looking from the beginning, however slow that has become.
 const LOOK_SHARE: u32 = 20;

@@ -74,7 +74,7 @@ fn explain(error: tokio_postgres::Error, dial: &Dial, schema: &str, version: i32
             "GRANT it CREATE on the schema (or on the database, to make the schema), or migrate as their owner",
         ),
         Some("42P07" | "42710") => (
-            format!("schema {schema:?} has tables of the same name that are not this program's"),
+            format!("schema {schema:?} has tables or types of the same name that are not this program's"),
             "choose another schema for the jobs",
         ),
         Some("53100") => ("the server's disk is full".into(), "free some space and run it again"),

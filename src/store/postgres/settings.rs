@@ -41,7 +41,7 @@ impl PostgresSettings {
         Self {
             url: url.into(),
             schema: "public".into(),
-            // 8: claims and settles are one at a time by design; the others are for reads.
+            // 8: one claim, two enqueues and two settles at a time by design; the others are for reads.
             pool_size: 8,
             connect_timeout: Duration::from_secs(5),
             wait_timeout: Duration::from_secs(5),

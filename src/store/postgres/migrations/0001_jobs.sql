@@ -1,9 +1,9 @@
 -- Rules of a type are read once per connection; those of a table at every statement, from their text (ADR 7).
-CREATE DOMAIN SCHEMA.job_status AS text COLLATE "C" CONSTRAINT jobs_status CHECK (
+CREATE DOMAIN SCHEMA.jobs_status AS text COLLATE "C" CONSTRAINT jobs_status CHECK (
     VALUE IN ('queued', 'running', 'retrying', 'succeeded', 'failed_permanent', 'cancelled'));
 -- A number beyond these would make sums of times overflow, for every row of a statement.
-CREATE DOMAIN SCHEMA.job_timeout_ms AS bigint CONSTRAINT jobs_ranges CHECK (VALUE BETWEEN 1 AND 2592000000);
-CREATE DOMAIN SCHEMA.job_lease_ms AS bigint CONSTRAINT jobs_ranges CHECK (VALUE BETWEEN 0 AND 2592000000);
+CREATE DOMAIN SCHEMA.jobs_timeout_ms AS bigint CONSTRAINT jobs_ranges CHECK (VALUE BETWEEN 1 AND 2592000000);
+CREATE DOMAIN SCHEMA.jobs_lease_ms AS bigint CONSTRAINT jobs_ranges CHECK (VALUE BETWEEN 0 AND 2592000000);
 
 -- One table of jobs is the single source of truth; its indexes are the ones that claim, reap and
 -- the listing of dead letters need, and no others.
@@ -13,18 +13,18 @@ CREATE TABLE SCHEMA.jobs (
     queue            text COLLATE "C" NOT NULL,
     -- JSON as text: json and jsonb refuse \u0000, and nothing in here looks inside.
     payload          text NOT NULL,
-    status           SCHEMA.job_status NOT NULL,
+    status           SCHEMA.jobs_status NOT NULL,
     priority         smallint NOT NULL,
     attempts         integer NOT NULL DEFAULT 0,
     max_attempts     integer NOT NULL,
     run_at           timestamptz NOT NULL,
-    timeout_ms       SCHEMA.job_timeout_ms,
+    timeout_ms       SCHEMA.jobs_timeout_ms,
     idempotency_key  text COLLATE "C",
     cancel_requested boolean NOT NULL DEFAULT false,
     -- The newest attempt. Kept after it ended, so that a repeated settle is recognised.
     worker           text,
     lease_token      uuid,
-    lease_ms         SCHEMA.job_lease_ms,
+    lease_ms         SCHEMA.jobs_lease_ms,
     lease_expires_at timestamptz,
     started_at       timestamptz,
     ended_at         timestamptz,
