@@ -6,7 +6,7 @@
 //! waking. The two stores are `sqlite` and `postgres`; `tests/conformance` is what makes them the same.
 
 mod clock;
-#[cfg(any(feature = "api", feature = "sqlite", feature = "worker"))]
+#[cfg(any(feature = "api", feature = "postgres", feature = "sqlite", feature = "worker"))]
 mod complaints;
 mod error;
 mod metered;
@@ -21,7 +21,7 @@ mod wake;
 use async_trait::async_trait;
 
 pub use clock::{Clock, HeldClock, SystemClock};
-#[cfg(any(feature = "api", feature = "sqlite", feature = "worker"))]
+#[cfg(any(feature = "api", feature = "postgres", feature = "sqlite", feature = "worker"))]
 pub(crate) use complaints::complain;
 pub use error::{OpenError, StoreError, StoreErrorKind};
 pub use metered::Metered;
