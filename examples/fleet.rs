@@ -34,7 +34,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
             let numbers: Vec<u64> = (0..count).collect();
             for some in numbers.chunks(1000) {
                 let requests = some.iter().map(|number| JobRequest::of(&Square { number: *number }));
-                queue.enqueue_many(requests.collect::<Result<_, _>>()?).await?;
+                queue.enqueue_requests(requests.collect::<Result<_, _>>()?).await?;
             }
             println!("{count} jobs accepted");
         }

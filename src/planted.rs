@@ -51,6 +51,8 @@ pub(crate) enum Bug {
     JobLeasedTwice,
     /// Idempotency keys are thrown away.
     KeyIgnored,
+    /// A known idempotency key is answered with its job, whatever was asked for.
+    KeySwallowsJobs,
     /// The API answers while the commit is still under way.
     AnswerBeforeCommit,
     /// A job that fails is tried again without end.

@@ -1,21 +1,21 @@
 //! Putting jobs in. The work is handed to a task that finishes even if the caller hangs up, so that nothing is left half
 //! done; concurrent requests share commits in the store.
 
+use axum::Extension;
 use axum::extract::State;
 use axum::http::header::LOCATION;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use tokio::sync::OwnedSemaphorePermit;
 
+use super::auth::{Caller, Need};
 use super::json::{Answer, Body, ok};
 use super::problem::{Code, Problem};
 use super::state::{Api, Shared, to_the_end};
 use super::wire;
 use crate::job::limits::BATCH_MAX;
-use crate::job::{JobRequest, NewJob};
-use crate::planted::{Bug, planted};
 use crate::queue::{BatchError, EnqueueError};
-use crate::store::{Enqueued, StoreError, StoreErrorKind};
+use crate::store::Scope;
 
 const IDEMPOTENCY_KEY: &str = "idempotency-key";
 const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
@@ -31,13 +31,15 @@ const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
     responses(
         (status = 201, description = "accepted", body = wire::Job,
             headers(("Location" = String, description = "the job's own address"))),
-        (status = 200, description = "the key was seen before; this is its job, unchanged", body = wire::Job,
+        (status = 200, description = "the key was seen before; this is its job, unchanged. Without the scope `read` only what `KnownJob` says",
+            body = wire::EnqueueReplay,
             headers(("Idempotent-Replayed" = String, description = "`true`"), ("Location" = String))),
         (status = 413), (status = 415), (status = 422), (status = 429),
     )
 )]
 pub(super) async fn enqueue(
     State(api): State<Api>,
+    Extension(caller): Extension<Caller>,
     headers: HeaderMap,
     body: Body<wire::NewJob>,
 ) -> Result<Response, Problem> {
@@ -46,18 +48,16 @@ pub(super) async fn enqueue(
     let place = place(&api)?;
     let enqueued = to_the_end(&api, |api| async move {
         let _held = (place, body.room);
-        let job = api.queue.prepare(request).await?;
-        store(&api, vec![job]).await?.pop().ok_or_else(no_answer)
+        api.queue.enqueue_request(request).await
     });
-    let Enqueued { created, job } = enqueued.await??;
-    let location = HeaderValue::from_str(&format!("/jobs/{}", job.id)).expect("a UUID is a valid header");
-    let status = if created { StatusCode::CREATED } else { StatusCode::OK };
-    let mut response = ([(LOCATION, location)], Answer(status, wire::Job::from(job))).into_response();
-    if !created {
-        response.headers_mut().insert(REPLAYED, HeaderValue::from_static("true"));
+    let enqueued = enqueued.await??;
+    let location = HeaderValue::from_str(&format!("/jobs/{}", enqueued.job.id)).expect("a UUID is a valid header");
+    let headers = [(LOCATION, location)];
+    if enqueued.created {
+        return Ok((headers, Answer(StatusCode::CREATED, wire::Job::from(enqueued.job))).into_response());
     }
-    *response.status_mut() = status;
-    Ok(response)
+    let replay = wire::EnqueueReplay::of(enqueued.job, caller.may(Need::Scope(Scope::Read)));
+    Ok((headers, [(REPLAYED, HeaderValue::from_static("true"))], ok(replay)).into_response())
 }
 
 /// Enqueue up to 1,000 jobs
@@ -73,6 +73,7 @@ pub(super) async fn enqueue(
 )]
 pub(super) async fn enqueue_batch(
     State(api): State<Api>,
+    Extension(caller): Extension<Caller>,
     body: Body<wire::NewJobs>,
 ) -> Result<Answer<wire::BatchResults>, Problem> {
     let jobs = body.value.jobs;
@@ -84,40 +85,11 @@ pub(super) async fn enqueue_batch(
     let place = place(&api)?;
     let enqueued = to_the_end(&api, |api| async move {
         let _held = (place, body.room);
-        let jobs = prepare_all(&api, requests).await?;
-        store(&api, jobs).await
+        api.queue.enqueue_requests(requests).await
     });
-    let results = enqueued.await??.into_iter().map(wire::BatchResult::from).collect();
+    let may_read = caller.may(Need::Scope(Scope::Read));
+    let results = enqueued.await??.into_iter().map(|one| wire::BatchResult::new(one, may_read)).collect();
     Ok(ok(wire::BatchResults { results }))
-}
-
-/// Names every item at fault.
-async fn prepare_all(api: &Shared, requests: Vec<JobRequest>) -> Result<Vec<NewJob>, Problem> {
-    let mut jobs = Vec::with_capacity(requests.len());
-    let mut refused = Vec::new();
-    for (index, request) in requests.into_iter().enumerate() {
-        match api.queue.prepare(request).await {
-            Ok(job) => jobs.push(job),
-            Err(EnqueueError::Store(error)) => return Err(error.into()),
-            Err(error) => refused.push((index, error)),
-        }
-    }
-    if refused.is_empty() { Ok(jobs) } else { Err(BatchError::Refused(refused).into()) }
-}
-
-async fn store(api: &Shared, jobs: Vec<NewJob>) -> Result<Vec<Enqueued>, Problem> {
-    api.depth.admit(&api.queue, &jobs).await?;
-    if planted(Bug::AnswerBeforeCommit) {
-        let (now, store) = (jiff::Timestamp::now(), api.queue.store().clone());
-        let early = jobs.iter().map(|job| Enqueued { created: true, job: job.as_stored(now, now) }).collect();
-        tokio::spawn(async move { store.enqueue(jobs).await });
-        return Ok(early);
-    }
-    Ok(api.queue.store().enqueue(jobs).await?)
-}
-
-fn no_answer() -> Problem {
-    StoreError::new(StoreErrorKind::Internal, "enqueue").into()
 }
 
 /// A place among the enqueues in flight.

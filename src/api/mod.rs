@@ -7,7 +7,6 @@
 //! Start reading at [`serve()`] and at the list of routes below; then one file per group of routes.
 
 mod auth;
-mod depth;
 mod door;
 mod enqueue;
 mod health;

@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use super::wire;
 use crate::job::{NotAName, Refusal};
-use crate::queue::{BatchError, EnqueueError, KindError};
+use crate::queue::{BatchError, EnqueueError, KindError, QueueFull};
 use crate::store::{StoreError, StoreErrorKind, complain};
 
 macro_rules! codes {
@@ -57,6 +57,7 @@ codes! {
     WrongContentType = 415 "wrong_content_type" "the body must be application/json";
     UnknownKind = 422 "unknown_kind" "nobody declared this kind";
     InvalidPayload = 422 "invalid_payload" "the payload does not fit its kind";
+    IdempotencyConflict = 422 "idempotency_conflict" "the idempotency key belongs to another job";
     InvalidValue = 422 "invalid_value" "a value is not acceptable";
     InvalidBatch = 422 "invalid_batch" "the batch is not acceptable";
     QueueFull = 429 "queue_full" "the queue is full";
@@ -214,13 +215,22 @@ impl From<Refusal> for Problem {
     }
 }
 
+impl From<QueueFull> for Problem {
+    fn from(full: QueueFull) -> Self {
+        Self::new(Code::QueueFull, full.to_string())
+    }
+}
+
 impl From<EnqueueError> for Problem {
     fn from(error: EnqueueError) -> Self {
         let code = match error {
             EnqueueError::Store(error) => return error.into(),
             EnqueueError::Refused(refusal) => return refusal.into(),
             EnqueueError::Kind(error) => return (*error).into(),
+            EnqueueError::Full(full) => return full.into(),
             EnqueueError::UnknownKind { .. } => Code::UnknownKind,
+            EnqueueError::KeyTaken { .. } | EnqueueError::KeyUsedTwice { .. } => Code::IdempotencyConflict,
+            EnqueueError::Transaction { .. } => Code::Internal,
             EnqueueError::Payload { .. } | EnqueueError::Encode(_) => Code::InvalidPayload,
         };
         Self::new(code, error.to_string())
@@ -231,6 +241,9 @@ impl From<BatchError> for Problem {
     fn from(error: BatchError) -> Self {
         match error {
             BatchError::Store(error) => error.into(),
+            BatchError::Full(full) => full.into(),
+            BatchError::Kind(error) => (*error).into(),
+            BatchError::Encode(_) => Self::new(Code::InvalidPayload, error.to_string()),
             BatchError::Size { .. } => Self::new(Code::InvalidBatch, error.to_string()),
             BatchError::Refused(items) => Self::batch(
                 items.into_iter().map(|(index, error)| wire::ItemError { index, detail: error.to_string() }).collect(),

@@ -8,7 +8,6 @@ use tokio::sync::{Semaphore, watch};
 use tracing::Instrument;
 
 use super::auth::Keys;
-use super::depth::DepthGate;
 use super::health::{Pulse, ReadyCheck};
 use super::limits::{ApiLimits, WORKER_BODIES_MAX};
 use super::problem::{Code, Problem};
@@ -29,8 +28,6 @@ pub struct ApiSettings {
     pub admin_token: Option<String>,
     /// Names that the `Host` header may give, besides those of the loopback, while there is no token.
     pub hosts: Vec<String>,
-    /// A queue with this many waiting jobs takes no more (429).
-    pub max_queue_depth: Option<u64>,
     /// What `/readyz` looks at, besides the store.
     pub checks: Vec<Arc<dyn ReadyCheck>>,
     /// What one caller may take up.
@@ -40,14 +37,7 @@ pub struct ApiSettings {
 impl ApiSettings {
     /// The usual settings.
     pub fn new(queue: Queue) -> Self {
-        Self {
-            queue,
-            admin_token: None,
-            hosts: Vec::new(),
-            max_queue_depth: None,
-            checks: Vec::new(),
-            limits: ApiLimits::default(),
-        }
+        Self { queue, admin_token: None, hosts: Vec::new(), checks: Vec::new(), limits: ApiLimits::default() }
     }
 }
 
@@ -57,7 +47,6 @@ impl fmt::Debug for ApiSettings {
         f.debug_struct("ApiSettings")
             .field("queue", &self.queue)
             .field("hosts", &self.hosts)
-            .field("max_queue_depth", &self.max_queue_depth)
             .field("limits", &self.limits)
             .finish_non_exhaustive()
     }
@@ -78,7 +67,6 @@ pub(super) struct Shared {
     pub(super) keys: Arc<Keys>,
     pub(super) hosts: Vec<String>,
     pub(super) slow: Slowdown,
-    pub(super) depth: DepthGate,
     pub(super) rates: Rates,
     pub(super) checks: Vec<Arc<dyn ReadyCheck>>,
     pub(super) limits: ApiLimits,
@@ -106,7 +94,6 @@ impl Shared {
             keys: Arc::new(Keys::new(settings.queue.store().clone(), settings.admin_token.as_deref(), exposure)),
             hosts,
             slow: Slowdown::default(),
-            depth: DepthGate::new(settings.max_queue_depth),
             rates: Rates::default(),
             checks: settings.checks,
             enqueues: Arc::new(Semaphore::new(settings.limits.enqueues_in_flight)),

@@ -5,6 +5,7 @@
 
 mod attempt;
 mod decide;
+mod digest;
 mod id;
 mod json;
 mod kind;
@@ -20,6 +21,7 @@ mod status;
 
 pub use attempt::{AttemptOutcome, AttemptRecord};
 pub use decide::{Ending, Expiry, Held, Transition, decide};
+pub use digest::RequestDigest;
 pub use id::{JobId, LeaseToken};
 pub use json::{Json, NotJson};
 pub use kind::{KindDefaults, KindDefinition};

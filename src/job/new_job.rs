@@ -9,7 +9,7 @@ use super::limits::{
     IDEMPOTENCY_KEY_MAX_CHARS, MAX_ATTEMPTS_DEFAULT, MAX_ATTEMPTS_MAX, PRIORITY_MAX, PRIORITY_MIN, SCHEDULE_HORIZON,
     TIMEOUT_MAX,
 };
-use super::{JobId, JobRecord, Json, Kind, KindDefaults, Limits, NotAName, QueueName, Status};
+use super::{JobId, JobRecord, Json, Kind, KindDefaults, Limits, NotAName, QueueName, RequestDigest, Status};
 use crate::planted::{Bug, planted};
 
 /// What a caller asks for, unchecked. Only `kind` and `payload` must be said.
@@ -31,7 +31,7 @@ pub struct JobRequest {
     pub delay_ms: Option<i64>,
     /// Deadline of one attempt; the kind's default, else none.
     pub timeout_ms: Option<i64>,
-    /// The same key again answers with the job it was first used for.
+    /// The same key again, with the same kind and payload, answers with the job it was first used for.
     pub idempotency_key: Option<String>,
 }
 
@@ -74,7 +74,14 @@ pub struct NewJob {
     max_attempts: u32,
     start: Start,
     timeout_ms: Option<u64>,
-    idempotency_key: Option<String>,
+    idempotency_key: Option<IdempotencyKey>,
+}
+
+/// A key, and what it stands for.
+#[derive(Debug, Clone)]
+struct IdempotencyKey {
+    text: String,
+    digest: RequestDigest,
 }
 
 /// Why a job was refused at the door.
@@ -116,6 +123,12 @@ impl NewJob {
         let priority = within("priority", request.priority, PRIORITY_MIN.into()..=PRIORITY_MAX.into())?;
         let max_attempts = within("max_attempts", request.max_attempts, 1..=MAX_ATTEMPTS_MAX.into())?;
         let timeout_ms = within("timeout_ms", request.timeout_ms, 1..=TIMEOUT_MAX.as_millis() as i64)?;
+        let idempotency_key = match request.idempotency_key {
+            Some(text) => {
+                Some(IdempotencyKey { text: checked_key(text)?, digest: RequestDigest::of(&kind, &request.payload) })
+            }
+            None => None,
+        };
         Ok(Self {
             id: JobId::new(),
             kind,
@@ -125,7 +138,7 @@ impl NewJob {
             priority: priority.map(|p| p as i16).or(defaults.priority).unwrap_or(0),
             max_attempts: max_attempts.map(|n| n as u32).or(defaults.max_attempts).unwrap_or(MAX_ATTEMPTS_DEFAULT),
             timeout_ms: timeout_ms.map(|ms| ms as u64).or(defaults.timeout_ms),
-            idempotency_key: request.idempotency_key.map(idempotency_key).transpose()?,
+            idempotency_key,
         })
     }
 
@@ -171,7 +184,12 @@ impl NewJob {
 
     /// Its key, if it has one.
     pub fn idempotency_key(&self) -> Option<&str> {
-        self.idempotency_key.as_deref().filter(|_| !planted(Bug::KeyIgnored))
+        self.idempotency_key.as_ref().filter(|_| !planted(Bug::KeyIgnored)).map(|key| &*key.text)
+    }
+
+    /// What its key stands for, if it has one.
+    pub fn request_digest(&self) -> Option<RequestDigest> {
+        self.idempotency_key.as_ref().filter(|_| !planted(Bug::KeyIgnored)).map(|key| key.digest)
     }
 
     /// What a read would find once it is stored: stores answer with it without reading.
@@ -187,7 +205,7 @@ impl NewJob {
             max_attempts: self.max_attempts,
             run_at,
             timeout_ms: self.timeout_ms,
-            idempotency_key: self.idempotency_key.clone(),
+            idempotency_key: self.idempotency_key.as_ref().map(|key| key.text.clone()),
             cancel_requested: false,
             locked_by: None,
             locked_at: None,
@@ -230,13 +248,13 @@ fn start(run_at: Option<Timestamp>, delay_ms: Option<i64>, now: Timestamp) -> Re
     }
 }
 
-fn idempotency_key(key: String) -> Result<String, Refusal> {
+fn checked_key(key: String) -> Result<String, Refusal> {
     let reason = if key.is_empty() {
         "is empty: leave it out, or send 1 to 255 characters"
     } else if key.chars().nth(IDEMPOTENCY_KEY_MAX_CHARS).is_some() {
         "is longer than 255 characters"
-    } else if key.contains('\0') {
-        "contains a NUL character"
+    } else if key.chars().any(char::is_control) {
+        "contains a control character: leave it out"
     } else {
         return Ok(key);
     };
@@ -319,10 +337,12 @@ mod tests {
     }
 
     #[test]
-    fn keys_have_1_to_255_characters_and_no_nul() {
+    fn keys_have_1_to_255_characters_and_no_control_characters() {
         assert!(check(|r| r.idempotency_key = Some("é".repeat(255))).is_ok());
         assert!(refused(|r| r.idempotency_key = Some("é".repeat(256))).contains("255"));
         assert!(refused(|r| r.idempotency_key = Some(String::new())).contains("empty"));
-        assert!(refused(|r| r.idempotency_key = Some("a\0".into())).contains("NUL"));
+        for bad in ["a\0", "a\nb", "\u{7f}", "\u{9b}31m"] {
+            assert!(refused(|r| r.idempotency_key = Some(bad.into())).contains("control character"), "{bad:?}");
+        }
     }
 }

@@ -9,9 +9,13 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+use super::accept::{Unstored, no_answer, one_not_stored};
 use super::{EnqueueError, KindError, Queue};
 use crate::job::{JobRequest, Json, Kind, KindDefaults, KindDefinition};
 use crate::store::Enqueued;
+#[cfg(feature = "postgres")]
+use crate::store::postgres::CallerTransaction;
 
 /// The payload of one kind of job.
 ///
@@ -106,6 +110,104 @@ impl<'q, J: Job> Enqueue<'q, J> {
 /// Beyond any limit stays beyond any limit.
 fn whole_ms(duration: Duration) -> i64 {
     i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
+}
+
+impl<J: Job> Enqueue<'_, J> {
+    /// Stores the job within a PostgreSQL transaction of your own, of tokio-postgres or (feature `sqlx`) of sqlx: it
+    /// exists if, and only if, you commit. The transaction must be on the queue's database.
+    ///
+    /// ```no_run
+    /// # use schemars::JsonSchema;
+    /// # use serde::{Deserialize, Serialize};
+    /// # use steadfast::{Job, Queue};
+    /// # #[derive(Serialize, Deserialize, JsonSchema)]
+    /// # struct Welcome { user: i64 }
+    /// # impl Job for Welcome { const KIND: &'static str = "welcome"; }
+    /// # async fn sign_up(
+    /// #     client: &mut tokio_postgres::Client, queue: &Queue,
+    /// # ) -> Result<(), Box<dyn std::error::Error>> {
+    /// let mut transaction = client.transaction().await?;
+    /// let row = transaction.query_one("INSERT INTO users (name) VALUES ('Ada') RETURNING id", &[]).await?;
+    /// queue.enqueue(Welcome { user: row.get(0) }).within(&mut transaction).await?;
+    /// // Both or neither.
+    /// transaction.commit().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// A key that belongs to another job leaves the transaction as it was; an error of the store has broken it.
+    #[cfg(feature = "postgres")]
+    pub async fn within(self, transaction: &mut impl CallerTransaction) -> Result<Enqueued, EnqueueError> {
+        let queue = self.queue;
+        let super::open::Home::Postgres(store) = &queue.0.home else {
+            let reason = "the queue is not on PostgreSQL; on SQLite use with_writes";
+            return Err(EnqueueError::Transaction { reason });
+        };
+        let job = match self.unstored().await? {
+            Unstored::New(job) => job,
+            Unstored::Known(job) => return Ok(Enqueued { created: false, job }),
+        };
+        let stored = transaction.enqueue(store, std::slice::from_ref(&job)).await;
+        let stored = stored.map_err(|error| one_not_stored(error, job.idempotency_key()))?;
+        stored.into_iter().next().ok_or_else(|| no_answer().into())
+    }
+
+    /// Stores the job together with writes of your own to the same SQLite file: both are committed, or neither.
+    ///
+    /// A queue on SQLite has one thread that writes, so your writes come to it as a closure. It should be quick; it may be
+    /// run a second time, with nothing left of the first; and it must not begin, commit or roll back. If it fails, the
+    /// inner answer is its error and nothing is stored.
+    ///
+    /// ```no_run
+    /// # use schemars::JsonSchema;
+    /// # use serde::{Deserialize, Serialize};
+    /// # use steadfast::{Job, Queue};
+    /// # #[derive(Serialize, Deserialize, JsonSchema)]
+    /// # struct Welcome { user: i64 }
+    /// # impl Job for Welcome { const KIND: &'static str = "welcome"; }
+    /// # async fn sign_up(queue: &Queue) -> Result<(), Box<dyn std::error::Error>> {
+    /// let add_user = |sql: &steadfast::store::sqlite::Connection| {
+    ///     sql.execute("INSERT INTO users (id, name) VALUES (42, 'Ada')", ()).map(drop)
+    /// };
+    /// queue.enqueue(Welcome { user: 42 }).with_writes(add_user).await??;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[cfg(feature = "sqlite")]
+    pub async fn with_writes<E: Send + 'static>(
+        self,
+        mut writes: impl FnMut(&crate::store::sqlite::Connection) -> Result<(), E> + Send + 'static,
+    ) -> Result<Result<Enqueued, E>, EnqueueError> {
+        let queue = self.queue;
+        let super::open::Home::Sqlite(store) = &queue.0.home else {
+            let reason = "the queue is not on SQLite; on PostgreSQL use within";
+            return Err(EnqueueError::Transaction { reason });
+        };
+        let (job, known) = match self.unstored().await? {
+            Unstored::New(job) => (Some(job), None),
+            Unstored::Known(job) => (None, Some(Enqueued { created: false, job })),
+        };
+        let key = job.as_ref().and_then(|job| job.idempotency_key()).map(str::to_owned);
+        let stored = store.enqueue_in(move |sql| writes(sql).map(|()| job.clone().into_iter().collect())).await;
+        match stored.map_err(|error| one_not_stored(error, key.as_deref()))? {
+            Ok(stored) => Ok(Ok(stored.into_iter().next().or(known).ok_or_else(no_answer)?)),
+            Err(error) => Ok(Err(error)),
+        }
+    }
+
+    /// Checked, its kind declared if need be.
+    #[cfg(any(feature = "postgres", feature = "sqlite"))]
+    async fn unstored(self) -> Result<Unstored, EnqueueError> {
+        let Self { queue, job, options } = self;
+        let request = JobRequest { payload: Json::of(&job)?, ..options };
+        match queue.accept_unstored(request.clone()).await {
+            Err(EnqueueError::UnknownKind { .. }) => {
+                queue.declare::<J>().await?;
+                queue.accept_unstored(request).await
+            }
+            other => other,
+        }
+    }
 }
 
 impl<'q, J: Job> IntoFuture for Enqueue<'q, J> {

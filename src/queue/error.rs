@@ -1,7 +1,8 @@
 //! Why something was turned away at the door.
 
-use crate::job::{Kind, NotAName, NotJson, Refusal};
-use crate::store::StoreError;
+use super::depth::QueueFull;
+use crate::job::{JobId, Kind, NotAName, NotJson, Refusal};
+use crate::store::{StoreError, StoreErrorKind};
 
 /// A job was not accepted. Nothing was stored, except where the store says that it does not know.
 #[derive(Debug, thiserror::Error)]
@@ -28,6 +29,33 @@ pub enum EnqueueError {
         /// What is wrong, and where.
         errors: Vec<String>,
     },
+    /// The idempotency key belongs to a job of another kind or with another payload.
+    #[error(
+        "idempotency key {key:?} belongs to job {by}, which has another kind or payload; use another key for another job"
+    )]
+    KeyTaken {
+        /// The key.
+        key: String,
+        /// The job that has it.
+        by: JobId,
+    },
+    /// An item of the same batch has the same idempotency key, and another kind or payload.
+    #[error("idempotency key {key:?} is used by item {first} of this batch, with another kind or payload")]
+    KeyUsedTwice {
+        /// The key.
+        key: String,
+        /// The first item with it.
+        first: usize,
+    },
+    /// The queue has as many waiting jobs as it may have.
+    #[error(transparent)]
+    Full(QueueFull),
+    /// A transaction was given that this queue's store knows nothing of.
+    #[error("the job cannot be part of this transaction: {reason}")]
+    Transaction {
+        /// What would be right.
+        reason: &'static str,
+    },
     /// The typed job cannot be written as JSON.
     #[error(transparent)]
     Encode(#[from] NotJson),
@@ -37,6 +65,22 @@ pub enum EnqueueError {
     /// The store could not take it.
     #[error(transparent)]
     Store(#[from] StoreError),
+}
+
+impl From<BatchError> for EnqueueError {
+    /// Of a batch of one.
+    fn from(error: BatchError) -> Self {
+        match error {
+            BatchError::Store(error) => Self::Store(error),
+            BatchError::Full(full) => Self::Full(full),
+            BatchError::Kind(error) => Self::Kind(error),
+            BatchError::Encode(error) => Self::Encode(error),
+            BatchError::Refused(mut items) if !items.is_empty() => items.remove(0).1,
+            BatchError::Refused(_) | BatchError::Size { .. } => {
+                Self::Store(StoreError::new(StoreErrorKind::Internal, "enqueue"))
+            }
+        }
+    }
 }
 
 impl From<NotAName> for EnqueueError {
@@ -71,12 +115,30 @@ pub enum BatchError {
         /// How many there were.
         given: usize,
     },
+    /// A queue has as many waiting jobs as it may have.
+    #[error(transparent)]
+    Full(QueueFull),
+    /// A typed job cannot be written as JSON.
+    #[error(transparent)]
+    Encode(#[from] NotJson),
+    /// The kind of the typed jobs could not be declared.
+    #[error(transparent)]
+    Kind(Box<KindError>),
     /// These items are at fault.
     #[error("{} of the jobs were refused, the first at index {}: {}", .0.len(), .0[0].0, .0[0].1)]
     Refused(Vec<(usize, EnqueueError)>),
     /// The store could not take it.
     #[error(transparent)]
     Store(#[from] StoreError),
+}
+
+impl From<KindError> for BatchError {
+    fn from(error: KindError) -> Self {
+        match error {
+            KindError::Store(error) => Self::Store(error),
+            other => Self::Kind(Box::new(other)),
+        }
+    }
 }
 
 /// A kind cannot be declared like this.

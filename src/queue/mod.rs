@@ -3,6 +3,8 @@
 //! It checks what comes in at the door (names, limits, the kind's schema) and hands it to a [`Store`]. It runs nothing:
 //! that is the worker's part. It keeps no jobs either; what it remembers (declared kinds) only saves a look-up.
 
+mod accept;
+mod depth;
 mod enqueue;
 mod error;
 mod open;
@@ -12,12 +14,15 @@ use std::sync::Arc;
 
 use tokio::sync::broadcast;
 
+pub use depth::QueueFull;
 pub use enqueue::{Enqueue, Job};
 pub use error::{BatchError, EnqueueError, KindError};
 pub use open::QueueBuilder;
 
+use self::depth::DepthLimit;
+use self::open::{Home, Parts};
 use self::registry::KindRegistry;
-use crate::job::limits::{BATCH_MAX, PAGE_MAX};
+use crate::job::limits::PAGE_MAX;
 use crate::job::{AttemptRecord, JobId, JobRecord, JobRequest, Json, Kind, KindDefinition, Limits, NewJob, QueueName};
 use crate::store::{
     Cancelled, Deleted, Enqueued, List, OpenError, Page, Redriven, Stats, Store, StoreError, StoreErrorKind, Wake,
@@ -36,6 +41,8 @@ struct Inner {
     wake: Wake,
     kinds: KindRegistry,
     limits: Limits,
+    depth: DepthLimit,
+    home: Home,
     cancels: broadcast::Sender<JobId>,
 }
 
@@ -52,12 +59,14 @@ impl Queue {
 
     /// A queue over a store of your own making. `wake` should ring when jobs become ready.
     pub fn over(store: Arc<dyn Store>, wake: Wake) -> Self {
-        Self::assemble(store, wake, Limits::default(), KindRegistry::default())
+        let parts = Parts { store, wake, home: Home::Elsewhere };
+        Self::assemble(parts, Limits::default(), None, KindRegistry::default())
     }
 
-    fn assemble(store: Arc<dyn Store>, wake: Wake, limits: Limits, kinds: KindRegistry) -> Self {
-        let cancels = broadcast::Sender::new(CANCELS_REMEMBERED);
-        Self(Arc::new(Inner { store, wake, kinds, limits, cancels }))
+    fn assemble(parts: Parts, limits: Limits, max_queue_depth: Option<u64>, kinds: KindRegistry) -> Self {
+        let Parts { store, wake, home } = parts;
+        let (depth, cancels) = (DepthLimit::new(max_queue_depth), broadcast::Sender::new(CANCELS_REMEMBERED));
+        Self(Arc::new(Inner { store, wake, kinds, limits, depth, home, cancels }))
     }
 
     /// Puts a typed job in: add options, then `.await` it. Its kind is declared on first use.
@@ -65,39 +74,34 @@ impl Queue {
         Enqueue::new(self, job)
     }
 
+    /// Puts up to 1,000 typed jobs in, all or none. Their kind is declared on first use.
+    pub async fn enqueue_many<J: Job>(&self, jobs: impl IntoIterator<Item = J>) -> Result<Vec<Enqueued>, BatchError> {
+        let requests = jobs.into_iter().map(|job| JobRequest::of(&job)).collect::<Result<Vec<_>, _>>()?;
+        let is_undeclared = |error: &EnqueueError| matches!(error, EnqueueError::UnknownKind { .. });
+        match self.accept(requests.clone()).await {
+            Err(BatchError::Refused(items)) if items.iter().any(|(_, error)| is_undeclared(error)) => {
+                self.declare::<J>().await?;
+                self.accept(requests).await
+            }
+            other => other,
+        }
+    }
+
     /// Puts a job of any declared kind in.
     pub async fn enqueue_request(&self, request: JobRequest) -> Result<Enqueued, EnqueueError> {
-        let job = self.prepare(request).await?;
-        let mut stored = self.0.store.enqueue(vec![job]).await?;
-        stored.pop().ok_or_else(|| StoreError::new(StoreErrorKind::Internal, "enqueue").into())
+        let mut stored = self.accept(vec![request]).await?;
+        stored.pop().ok_or_else(|| accept::no_answer().into())
     }
 
-    /// Puts up to 1,000 jobs in, all or none.
-    pub async fn enqueue_many(&self, requests: Vec<JobRequest>) -> Result<Vec<Enqueued>, BatchError> {
-        if requests.is_empty() || requests.len() > BATCH_MAX {
-            return Err(BatchError::Size { given: requests.len() });
-        }
-        let mut jobs = Vec::with_capacity(requests.len());
-        let mut refused = Vec::new();
-        for (index, request) in requests.into_iter().enumerate() {
-            match self.prepare(request).await {
-                Ok(job) => jobs.push(job),
-                Err(EnqueueError::Store(error)) => return Err(error.into()),
-                Err(error) => refused.push((index, error)),
-            }
-        }
-        if !refused.is_empty() {
-            return Err(BatchError::Refused(refused));
-        }
-        Ok(self.0.store.enqueue(jobs).await?)
+    /// Puts up to 1,000 jobs of any declared kinds in, all or none.
+    pub async fn enqueue_requests(&self, requests: Vec<JobRequest>) -> Result<Vec<Enqueued>, BatchError> {
+        self.accept(requests).await
     }
 
-    /// Checks a request without storing it: for enqueueing inside a transaction of your own.
+    /// Checks a request without storing it: for storing it by other means. To enqueue within a transaction of your own,
+    /// see [`Enqueue::within`].
     pub async fn prepare(&self, request: JobRequest) -> Result<NewJob, EnqueueError> {
-        let kind = self.0.kinds.find(&*self.0.store, &request.kind).await?;
-        let job = NewJob::new(request, kind.defaults(), &self.0.limits, jiff::Timestamp::now())?;
-        kind.check_payload(job.payload())?;
-        Ok(job)
+        self.checked(request).await
     }
 
     /// One job.

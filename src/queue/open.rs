@@ -15,6 +15,7 @@ pub struct QueueBuilder {
     limits: Limits,
     built_in: Vec<KindDefinition>,
     allow_undeclared_kinds: bool,
+    max_queue_depth: Option<u64>,
 }
 
 impl QueueBuilder {
@@ -26,6 +27,7 @@ impl QueueBuilder {
             limits: Limits::default(),
             built_in: Vec::new(),
             allow_undeclared_kinds: false,
+            max_queue_depth: None,
         }
     }
 
@@ -59,13 +61,27 @@ impl QueueBuilder {
         self
     }
 
+    /// A queue with this many waiting jobs takes no more; no limit unless set.
+    pub fn max_queue_depth(mut self, jobs: Option<u64>) -> Self {
+        self.max_queue_depth = jobs;
+        self
+    }
+
     /// Opens the queue.
     pub async fn open(self) -> Result<Queue, OpenError> {
-        let address = self.address()?;
+        let parts = self.address()?.open().await?;
+        self.assemble(Parts { store: Arc::new(Metered::new(parts.store)), ..parts })
+    }
+
+    /// The same over a store of your own making, which is open already. `wake` should ring when jobs become ready.
+    pub fn over(self, store: Arc<dyn Store>, wake: Wake) -> Result<Queue, OpenError> {
+        self.assemble(Parts { store, wake, home: Home::Elsewhere })
+    }
+
+    fn assemble(self, parts: Parts) -> Result<Queue, OpenError> {
         let kinds = KindRegistry::new(self.built_in, self.allow_undeclared_kinds)
             .map_err(|error| OpenError::new("the queue", &error, "mend the built-in kind").caused_by(error))?;
-        let (store, wake) = address.open().await?;
-        Ok(Queue::assemble(Arc::new(Metered::new(store)), wake, self.limits, kinds))
+        Ok(Queue::assemble(parts, self.limits, self.max_queue_depth, kinds))
     }
 
     /// Brings the database to the schema this program knows; answers how many steps that took. Running it again, or
@@ -100,6 +116,24 @@ impl std::fmt::Debug for SecretUrl {
     }
 }
 
+/// What a queue is put together from.
+pub(super) struct Parts {
+    pub(super) store: Arc<dyn Store>,
+    pub(super) wake: Wake,
+    pub(super) home: Home,
+}
+
+/// The store itself, for what only one of them can do: enqueueing within a transaction of the caller's.
+#[derive(Debug)]
+pub(super) enum Home {
+    #[cfg(feature = "sqlite")]
+    Sqlite(Arc<crate::store::sqlite::SqliteStore>),
+    #[cfg(feature = "postgres")]
+    Postgres(Arc<crate::store::postgres::PostgresStore>),
+    /// A store of somebody else's making.
+    Elsewhere,
+}
+
 /// What a database URL points to.
 enum Address {
     #[cfg(feature = "sqlite")]
@@ -109,20 +143,19 @@ enum Address {
 }
 
 impl Address {
-    async fn open(self) -> Result<(Arc<dyn Store>, Wake), OpenError> {
+    async fn open(self) -> Result<Parts, OpenError> {
         match self {
             #[cfg(feature = "sqlite")]
             Self::Sqlite(path) => {
                 use crate::store::sqlite::{SqliteSettings, SqliteStore};
                 let store = off_the_runtime(move || SqliteStore::open(SqliteSettings::at(path))).await?;
-                let wake = store.wake().clone();
-                Ok((Arc::new(store), wake))
+                let store = Arc::new(store);
+                Ok(Parts { wake: store.wake().clone(), home: Home::Sqlite(store.clone()), store })
             }
             #[cfg(feature = "postgres")]
             Self::Postgres(settings) => {
-                let store = crate::store::postgres::PostgresStore::open(settings).await?;
-                let wake = store.wake().clone();
-                Ok((Arc::new(store), wake))
+                let store = Arc::new(crate::store::postgres::PostgresStore::open(settings).await?);
+                Ok(Parts { wake: store.wake().clone(), home: Home::Postgres(store.clone()), store })
             }
         }
     }

@@ -4,6 +4,8 @@ use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
 
+use crate::job::JobId;
+
 /// A store could not do what it was asked. Cheap to clone: one failed commit answers many callers.
 #[derive(Clone)]
 pub struct StoreError {
@@ -94,6 +96,41 @@ impl Error for StoreError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         self.source.as_ref().map(|source| &**source as &(dyn Error + 'static))
     }
+}
+
+/// An enqueue was not done. Nothing of the call was stored, except where the store says that it does not know.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum NotStored {
+    /// Idempotency keys of these items belong to other jobs, of another kind or with another payload.
+    #[error("{} idempotency keys of the call belong to other jobs", .0.len())]
+    KeysTaken(Vec<KeyTaken>),
+    /// The store could not do it.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl NotStored {
+    /// What went wrong, as a kind of store error: a key that is taken is an item that cannot be stored.
+    pub fn kind(&self) -> StoreErrorKind {
+        match self {
+            Self::KeysTaken(_) => StoreErrorKind::Rejected,
+            Self::Store(error) => error.kind(),
+        }
+    }
+
+    /// Whether the same call may succeed later.
+    pub fn is_retryable(&self) -> bool {
+        matches!(self, Self::Store(error) if error.is_retryable())
+    }
+}
+
+/// An item whose idempotency key belongs to another job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KeyTaken {
+    /// Which item of the call.
+    pub index: usize,
+    /// The job that has the key.
+    pub by: JobId,
 }
 
 /// A store could not be opened. The message names what was opened, what is wrong with it and the way out.

@@ -6,8 +6,8 @@ use std::time::Instant;
 use async_trait::async_trait;
 
 use super::{
-    Cancelled, Claim, Deleted, Enqueued, Extend, Extended, List, Page, PerItem, Prune, Pruned, Reap, Reaped, Redriven,
-    Settle, Settled, Stats, Store, StoreError, TokenRecord,
+    Cancelled, Claim, Deleted, Enqueued, Extend, Extended, Known, List, NotStored, Page, PerItem, Prune, Pruned, Reap,
+    Reaped, Redriven, Settle, Settled, Stats, Store, StoreError, TokenRecord,
 };
 use crate::job::{AttemptRecord, JobId, JobRecord, Kind, KindDefinition, Lease, NewJob, QueueName};
 
@@ -35,7 +35,7 @@ async fn measure<T>(verb: &'static str, call: impl Future<Output = T>, batch: im
     answer
 }
 
-fn items<T>(answer: &Result<Vec<T>, StoreError>) -> Option<usize> {
+fn items<T, E>(answer: &Result<Vec<T>, E>) -> Option<usize> {
     answer.as_ref().ok().map(Vec::len)
 }
 
@@ -45,8 +45,12 @@ fn one<T>(_: &T) -> Option<usize> {
 
 #[async_trait]
 impl Store for Metered {
-    async fn enqueue(&self, jobs: Vec<NewJob>) -> Result<Vec<Enqueued>, StoreError> {
+    async fn enqueue(&self, jobs: Vec<NewJob>) -> Result<Vec<Enqueued>, NotStored> {
         measure("enqueue", self.inner.enqueue(jobs), items).await
+    }
+
+    async fn known(&self, jobs: Vec<NewJob>) -> Result<Vec<Option<Known>>, StoreError> {
+        measure("known", self.inner.known(jobs), items).await
     }
 
     async fn claim(&self, claim: Claim) -> Result<Vec<Lease>, StoreError> {

@@ -23,16 +23,20 @@ use async_trait::async_trait;
 pub use clock::{Clock, HeldClock, SystemClock};
 #[cfg(any(feature = "api", feature = "postgres", feature = "sqlite", feature = "worker"))]
 pub(crate) use complaints::complain;
-pub use error::{OpenError, StoreError, StoreErrorKind};
+pub use error::{KeyTaken, NotStored, OpenError, StoreError, StoreErrorKind};
 pub use metered::Metered;
 pub use token::{NoSuchScope, Scope, TokenRecord};
 pub use verbs::{
-    Beat, Cancelled, Claim, Counts, Deleted, Enqueued, Extend, Extended, List, Page, Prune, Pruned, QueueStats, Reap,
-    Reaped, Redriven, Settle, Settled, Stats, WorkerFate,
+    Beat, Cancelled, Claim, Counts, Deleted, Enqueued, Extend, Extended, Known, List, Page, Prune, Pruned, QueueStats,
+    Reap, Reaped, Redriven, Settle, Settled, Stats, WorkerFate,
 };
 pub use wake::{Wake, WakeListener};
 
 use crate::job::{AttemptRecord, JobId, JobRecord, Kind, KindDefinition, Lease, NewJob, QueueName};
+
+/// What enqueue did: all of the call, or nothing because keys are taken.
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+type EnqueueAnswer = Result<Vec<Enqueued>, Vec<KeyTaken>>;
 
 /// One answer per item: an item that fails does so alone.
 pub type PerItem<T> = Result<Vec<Result<T, StoreError>>, StoreError>;
@@ -41,8 +45,13 @@ pub type PerItem<T> = Result<Vec<Result<T, StoreError>>, StoreError>;
 /// storage.
 #[async_trait]
 pub trait Store: std::fmt::Debug + Send + Sync + 'static {
-    /// – → queued. All of the batch or nothing. A key that is known answers with its job, unchanged.
-    async fn enqueue(&self, jobs: Vec<NewJob>) -> Result<Vec<Enqueued>, StoreError>;
+    /// – → queued. All of the batch or nothing. A key that is known answers with its job, unchanged; if that is of
+    /// another kind or has another payload, nothing is stored ([`NotStored::KeysTaken`]). A job that is there already,
+    /// by its id, is answered as created: the answer to an earlier call was lost.
+    async fn enqueue(&self, jobs: Vec<NewJob>) -> Result<Vec<Enqueued>, NotStored>;
+
+    /// What the keys of these jobs belong to already. Stores nothing.
+    async fn known(&self, jobs: Vec<NewJob>) -> Result<Vec<Option<Known>>, StoreError>;
 
     /// queued, retrying → running. Highest priority first, then oldest `run_at`, then id; only what is due, of the
     /// kinds asked for, in queues that are not paused. A row that cannot be read is dead-lettered with the reason and

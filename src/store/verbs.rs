@@ -14,6 +14,16 @@ pub struct Enqueued {
     pub job: JobRecord,
 }
 
+/// What a known idempotency key belongs to.
+#[derive(Debug, Clone, PartialEq)]
+#[expect(clippy::large_enum_variant, reason = "the common variant is the large one")]
+pub enum Known {
+    /// The job that is asked for: enqueueing it again answers with this one.
+    Same(JobRecord),
+    /// A job of another kind or with another payload: enqueueing is refused.
+    Other(JobId),
+}
+
 /// Which jobs a worker wants.
 #[derive(Debug, Clone)]
 pub struct Claim {

@@ -85,7 +85,8 @@ macro_rules! pass_on {
 }
 
 pass_on! {
-    enqueue(jobs: Vec<NewJob>) -> Result<Vec<Enqueued>, StoreError>;
+    enqueue(jobs: Vec<NewJob>) -> Result<Vec<Enqueued>, NotStored>;
+    known(jobs: Vec<NewJob>) -> Result<Vec<Option<Known>>, StoreError>;
     claim(claim: Claim) -> Result<Vec<Lease>, StoreError>;
     extend(extend: Extend) -> Result<Vec<Extended>, StoreError>;
     settle(settles: Vec<Settle>) -> PerItem<Settled>;

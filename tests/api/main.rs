@@ -10,6 +10,7 @@ mod world;
 mod access;
 mod canary;
 mod hostile;
+mod idempotency;
 mod jobs;
 mod leases;
 mod operators;

@@ -246,7 +246,7 @@ async fn every_store_error_has_its_answer_and_gives_nothing_away(world: World) {
 }
 
 async fn a_full_queue_and_too_many_enqueues_are_429(world: World) {
-    let server = world.server_with(|settings| settings.max_queue_depth = Some(3)).await;
+    let server = world.server_with_depth(3).await;
     for _ in 0..3 {
         server.enqueue().await;
     }

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use steadfast::Queue;
 use steadfast::api::{ApiSettings, ServeError, serve};
 use steadfast::job::{Kind, KindDefinition};
+use steadfast::queue::QueueBuilder;
 use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
@@ -56,8 +57,12 @@ impl World {
 
     /// The queue, with one built-in kind.
     pub(crate) async fn queue(&self) -> Queue {
+        self.queue_builder().open().await.unwrap()
+    }
+
+    pub(crate) fn queue_builder(&self) -> QueueBuilder {
         let built_in = KindDefinition::any(Kind::new("built_in").unwrap());
-        Queue::builder(&self.url).built_in_kinds(vec![built_in]).open().await.unwrap()
+        Queue::builder(&self.url).built_in_kinds(vec![built_in])
     }
 
     /// An open server on the loopback, with the kind `welcome` declared.
@@ -66,7 +71,15 @@ impl World {
     }
 
     pub(crate) async fn server_with(&self, change: impl FnOnce(&mut ApiSettings)) -> Server {
-        let queue = self.queue().await;
+        Self::server_on(self.queue().await, change).await
+    }
+
+    /// A queue of which each takes no more than so many waiting jobs.
+    pub(crate) async fn server_with_depth(&self, jobs: u64) -> Server {
+        Self::server_on(self.queue_builder().max_queue_depth(Some(jobs)).open().await.unwrap(), |_| ()).await
+    }
+
+    async fn server_on(queue: Queue, change: impl FnOnce(&mut ApiSettings)) -> Server {
         queue.put_kind(KindDefinition::any(Kind::new("welcome").unwrap())).await.unwrap();
         let mut settings = ApiSettings::new(queue.clone());
         change(&mut settings);

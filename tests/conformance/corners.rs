@@ -37,6 +37,7 @@ fn the_random_sequences_reach_every_corner() {
 
 fn corners(before: &Model, step: &Step, after: &Model) -> Vec<String> {
     match (&after.answer, step) {
+        (Answer::KeysTaken(items), _) => items.iter().map(|_| "enqueue, key taken".to_owned()).collect(),
         (Answer::Enqueued(jobs), _) => jobs.iter().map(|(created, ..)| format!("enqueue, new: {created}")).collect(),
         (Answer::Claimed(leases), Step::Claim { max, .. }) => {
             let cut = (leases.len() == *max).then(|| String::from("claim, as many as asked for"));

@@ -2,7 +2,7 @@
 
 use steadfast::job::limits::{BATCH_MAX, MAX_ATTEMPTS_MAX, PAYLOAD_MAX_BYTES, TIMEOUT_MAX};
 use steadfast::job::{JobId, JobRecord, JobRequest, Status};
-use steadfast::store::{Enqueued, StoreErrorKind};
+use steadfast::store::{Enqueued, KeyTaken, Known, NotStored, StoreErrorKind};
 
 use crate::phrases::*;
 use crate::world::World;
@@ -77,16 +77,105 @@ pub(crate) async fn a_known_key_answers_with_its_job_unchanged(world: &impl Worl
     let first = world.enqueue(with_key("welcome-42")).await;
     world.advance(MINUTE).await;
     let other = JobRequest {
-        payload: json("[1]"),
         queue: Some("mail".into()),
         priority: Some(9),
         max_attempts: Some(1),
         delay_ms: Some(5_000),
-        ..JobRequest { kind: "other".into(), ..with_key("welcome-42") }
+        ..with_key("welcome-42")
     };
     let again = world.enqueue_all(vec![other]).await;
     assert_eq!(again, [Enqueued { created: false, job: first.clone() }]);
     assert_eq!(world.everything().await, [first]);
+}
+
+pub(crate) async fn a_known_key_with_another_kind_or_payload_is_refused_and_nothing_is_stored(world: &impl World) {
+    let first = world.enqueue(with_key("welcome-42")).await;
+    let other_kind = || JobRequest { kind: "other".into(), ..with_key("welcome-42") };
+    let other_payload = || JobRequest { payload: json(r#"{"user":43}"#), ..with_key("welcome-42") };
+    for other in [other_kind(), other_payload()] {
+        let batch = [job("before"), with_key("free"), other, job("after")];
+        let mut jobs = Vec::new();
+        for request in batch {
+            jobs.push(world.checked(request).await);
+        }
+        match world.store().enqueue(jobs).await {
+            Err(NotStored::KeysTaken(taken)) => assert_eq!(taken, [KeyTaken { index: 2, by: first.id }]),
+            other => panic!("{other:?}"),
+        }
+        assert_eq!(world.everything().await, [first.clone()]);
+        assert_eq!(world.counts("default").await, [(Status::Queued, 1)].into());
+    }
+    assert!(world.enqueue_all(vec![with_key("free")]).await[0].created);
+    // Two keys of one call, both at fault.
+    let jobs = vec![world.checked(other_kind()).await, world.checked(other_payload()).await];
+    match world.store().enqueue(jobs).await {
+        Err(NotStored::KeysTaken(taken)) => assert_eq!(taken.iter().map(|one| one.index).collect::<Vec<_>>(), [0, 1]),
+        other => panic!("{other:?}"),
+    }
+}
+
+pub(crate) async fn a_call_whose_key_is_taken_does_not_harm_those_beside_it(world: &impl World) {
+    let first = world.enqueue(with_key("taken")).await;
+    let mut calls = Vec::new();
+    for n in 0..40 {
+        let request = match n % 4 {
+            0 => JobRequest { payload: json("[1]"), ..with_key("taken") },
+            1 => with_key("taken"),
+            2 => with_key(&format!("free-{n}")),
+            _ => job("welcome"),
+        };
+        let (store, job) = (world.store(), world.checked(request).await);
+        calls.push((n, tokio::spawn(async move { store.enqueue(vec![job]).await })));
+    }
+    for (n, call) in calls {
+        match (n % 4, call.await.unwrap()) {
+            (0, Err(NotStored::KeysTaken(taken))) => assert_eq!(taken, [KeyTaken { index: 0, by: first.id }]),
+            (1, Ok(answers)) => assert_eq!((answers[0].created, answers[0].job.id), (false, first.id)),
+            (2 | 3, Ok(answers)) => assert!(answers[0].created),
+            (_, answer) => panic!("call {n}: {answer:?}"),
+        }
+    }
+    assert_eq!(world.counts("default").await, [(Status::Queued, 21)].into());
+}
+
+pub(crate) async fn keys_stand_for_payloads_however_they_are_written(world: &impl World) {
+    let written = |text: &str| JobRequest { payload: json(text), ..with_key("k") };
+    let first = world.enqueue(written(r#"{"user":42,"tags":["a"]}"#)).await;
+    let again = world.enqueue_all(vec![written("{ \"tags\": [\"\\u0061\"],\n \"user\": 42.0 }")]).await;
+    assert_eq!(again, [Enqueued { created: false, job: first }]);
+}
+
+pub(crate) async fn known_tells_what_keys_belong_to_and_stores_nothing(world: &impl World) {
+    let first = world.enqueue(with_key("k")).await;
+    let before = world.everything().await;
+    let requests = [
+        with_key("k"),
+        JobRequest { payload: json("[1]"), ..with_key("k") },
+        with_key("free"),
+        job("welcome"),
+        with_key("k"),
+    ];
+    let mut jobs = Vec::new();
+    for request in requests {
+        jobs.push(world.checked(request).await);
+    }
+    let (same, other) = (Some(Known::Same(first.clone())), Some(Known::Other(first.id)));
+    assert_eq!(world.store().known(jobs).await.unwrap(), [same.clone(), other, None, None, same]);
+    assert_eq!(world.everything().await, before);
+}
+
+pub(crate) async fn a_job_that_is_stored_already_is_answered_as_created_and_stays_one(world: &impl World) {
+    // What a caller does whose first call was stored, and its answer lost.
+    for request in [job("welcome"), with_key("k")] {
+        let new = world.checked(request).await;
+        let first = world.store().enqueue(vec![new.clone()]).await.unwrap();
+        world.advance(MINUTE).await;
+        let batch = vec![world.checked(job("welcome")).await, new];
+        let again = world.store().enqueue(batch).await.unwrap();
+        assert!(again[0].created);
+        assert_eq!(again[1], first[0]);
+    }
+    assert_eq!(world.counts("default").await, [(Status::Queued, 4)].into());
 }
 
 pub(crate) async fn a_key_is_known_wherever_its_job_stands(world: &impl World) {
@@ -111,7 +200,7 @@ pub(crate) async fn a_key_is_known_wherever_its_job_stands(world: &impl World) {
 
 pub(crate) async fn the_same_key_twice_in_one_batch_makes_one_job(world: &impl World) {
     let first = JobRequest { payload: json("1"), ..with_key("once") };
-    let second = JobRequest { payload: json("2"), ..with_key("once") };
+    let second = JobRequest { priority: Some(2), ..first.clone() };
     let answers = world.enqueue_all(vec![job("before"), first, job("between"), second]).await;
     let created: Vec<bool> = answers.iter().map(|answer| answer.created).collect();
     assert_eq!(created, [true, true, true, false]);
@@ -144,10 +233,11 @@ pub(crate) async fn a_batch_is_answered_in_the_order_given(world: &impl World) {
 }
 
 pub(crate) async fn a_batch_with_an_item_that_cannot_be_stored_is_refused_whole(world: &impl World) {
-    let taken = world.checked(job("welcome")).await;
-    world.store().enqueue(vec![taken.clone()]).await.unwrap();
+    world.refuse_a_queue().await;
+    world.enqueue(job("welcome")).await;
     let before = world.everything().await;
-    let batch = vec![world.checked(with_key("free")).await, taken, world.checked(job("welcome")).await];
+    let refused = world.checked(in_queue("refused")).await;
+    let batch = vec![world.checked(with_key("free")).await, refused, world.checked(job("welcome")).await];
     let refused = world.store().enqueue(batch).await.unwrap_err();
     assert_eq!(refused.kind(), StoreErrorKind::Rejected, "{refused:?}");
     assert_eq!(world.everything().await, before);
@@ -156,19 +246,19 @@ pub(crate) async fn a_batch_with_an_item_that_cannot_be_stored_is_refused_whole(
 }
 
 pub(crate) async fn a_refused_batch_does_not_harm_those_beside_it(world: &impl World) {
-    let taken = world.checked(job("welcome")).await;
-    world.store().enqueue(vec![taken.clone()]).await.unwrap();
+    world.refuse_a_queue().await;
     let mut calls = Vec::new();
     for n in 0..40 {
-        let job = if n % 4 == 0 { taken.clone() } else { world.checked(job("welcome")).await };
+        let request = if n % 4 == 0 { in_queue("refused") } else { job("welcome") };
+        let job = world.checked(request).await;
         let store = world.store();
         calls.push((n, tokio::spawn(async move { store.enqueue(vec![job]).await })));
     }
     for (n, call) in calls {
         assert_eq!(call.await.unwrap().is_err(), n % 4 == 0, "call {n}");
     }
-    assert_eq!(world.everything().await.len(), 31);
-    assert_eq!(world.counts("default").await, [(Status::Queued, 31)].into());
+    assert_eq!(world.everything().await.len(), 30);
+    assert_eq!(world.counts("default").await, [(Status::Queued, 30)].into());
 }
 
 pub(crate) async fn a_payload_comes_back_byte_for_byte(world: &impl World) {

@@ -63,6 +63,8 @@ pub(crate) enum Answer {
     Nothing,
     /// Whether it is new, which job, and what it looks like.
     Enqueued(Vec<(bool, usize, Job)>),
+    /// Nothing was stored: the keys of these items belong to other jobs.
+    KeysTaken(Vec<usize>),
     /// The leases granted, and what their jobs look like.
     Claimed(Vec<(usize, Job)>),
     Extended(Vec<Extended>),
@@ -107,7 +109,10 @@ impl Model {
 
     pub(crate) fn apply(&mut self, step: &Step) {
         self.answer = match step {
-            Step::Enqueue(new) => Answer::Enqueued(new.iter().map(|new| self.enqueue(new)).collect()),
+            Step::Enqueue(new) => match self.keys_taken(new) {
+                taken if taken.is_empty() => Answer::Enqueued(new.iter().map(|new| self.enqueue(new)).collect()),
+                taken => Answer::KeysTaken(taken),
+            },
             Step::Claim { worker, queues, kinds, max, lease } => {
                 Answer::Claimed(self.claim(*worker, queues.as_deref(), kinds.as_deref(), *max, *lease))
             }
@@ -139,6 +144,21 @@ impl Model {
                 Answer::Nothing
             }
         };
+    }
+
+    /// Items whose key stands for another kind or payload, in the store or earlier in the call.
+    fn keys_taken(&self, new: &[New]) -> Vec<usize> {
+        let stored = self.jobs.iter().flatten().map(|job| (job.key, job.kind, job.payload));
+        let mut stands_for: Vec<_> = stored.filter(|(key, ..)| key.is_some()).collect();
+        let mut taken = Vec::new();
+        for (index, new) in new.iter().enumerate().filter(|(_, new)| new.key.is_some()) {
+            match stands_for.iter().find(|(key, ..)| *key == new.key) {
+                Some((_, kind, payload)) if (*kind, *payload) == (new.kind, new.payload) => {}
+                Some(_) => taken.push(index),
+                None => stands_for.push((new.key, new.kind, new.payload)),
+            }
+        }
+        taken
     }
 
     fn enqueue(&mut self, new: &New) -> (bool, usize, Job) {

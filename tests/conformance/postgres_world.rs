@@ -47,6 +47,11 @@ impl World for PostgresWorld {
         assert_eq!(self.admin.execute(sql, &[id.as_uuid()]).await.unwrap(), 1, "there is no row of job {id}");
     }
 
+    async fn refuse_a_queue(&self) {
+        let sql = "ALTER TABLE jobs ADD CONSTRAINT refuse CHECK (queue <> 'refused')";
+        self.admin.batch_execute(sql).await.unwrap();
+    }
+
     async fn put_off_for_ever(&self, id: JobId) {
         let sql = "UPDATE jobs SET run_at = 'infinity' WHERE id = $1";
         assert_eq!(self.admin.execute(sql, &[id.as_uuid()]).await.unwrap(), 1, "there is no row of job {id}");

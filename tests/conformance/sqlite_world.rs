@@ -58,6 +58,14 @@ impl World for SqliteWorld {
         self.damage("UPDATE jobs SET payload = '{not json' WHERE id = ?1", id);
     }
 
+    async fn refuse_a_queue(&self) {
+        let connection = Connection::open(&self.path).unwrap();
+        connection.busy_timeout(Duration::from_secs(30)).unwrap();
+        let sql = "CREATE TRIGGER refuse BEFORE INSERT ON jobs WHEN new.queue = 'refused'
+                   BEGIN SELECT raise(ABORT, 'refused'); END";
+        connection.execute_batch(sql).unwrap();
+    }
+
     async fn put_off_for_ever(&self, id: JobId) {
         self.damage("UPDATE jobs SET run_at = 9223372036854775807 WHERE id = ?1", id);
     }

@@ -155,10 +155,11 @@ fn new() -> impl Strategy<Value = New> {
     let key = prop_oneof![3 => Just(None), 2 => (0..4_u8).prop_map(Some)];
     let priority = select(vec![0, -1, 5]);
     (0..KINDS, 0..QUEUES, any::<u8>(), priority, prop_oneof![Just(3), 1..=2_u32], start, timeout, key).prop_map(
-        |(kind, queue, payload, priority, max_attempts, start, timeout, key)| New {
-            kind,
+        |(kind, queue, dice, priority, max_attempts, start, timeout, key)| New {
+            // What has a key is mostly the same job as what had it before.
+            kind: if key.is_some() && dice % 8 > 0 { 0 } else { kind },
             queue,
-            payload,
+            payload: if key.is_some() { u8::from(dice % 5 == 0) } else { dice },
             priority,
             max_attempts,
             start,

@@ -8,7 +8,7 @@ use steadfast::job::{
     AttemptRecord, ErrorText, Failure, JobId, JobRecord, JobRequest, Json, KindDefaults, Lease, LeaseKey, Limits,
     NewJob, Outcome, RetryPolicy, Status,
 };
-use steadfast::store::{Beat, Claim, Extend, List, Prune, Reap, Redriven, Settle, StoreError, WorkerFate};
+use steadfast::store::{Beat, Claim, Extend, List, NotStored, Prune, Reap, Redriven, Settle, StoreError, WorkerFate};
 
 use crate::model::{self, Answer, Attempt, Job, LEASE_EXPIRED, QueueStats, TIMED_OUT};
 use crate::phrases::{Phrases, kind, percent, queue, worker};
@@ -139,7 +139,13 @@ impl<W: World> Taker<W> {
             };
             NewJob::new(request, &KindDefaults::default(), &Limits::default(), now).unwrap()
         });
-        let enqueued = self.world.store().enqueue(jobs.collect()).await?;
+        let enqueued = match self.world.store().enqueue(jobs.collect()).await {
+            Ok(enqueued) => enqueued,
+            Err(NotStored::KeysTaken(taken)) => {
+                return Ok(Answer::KeysTaken(taken.into_iter().map(|taken| taken.index).collect()));
+            }
+            Err(NotStored::Store(error)) => return Err(error),
+        };
         self.ids.extend(enqueued.iter().filter(|one| one.created).map(|one| one.job.id));
         let told = enqueued.iter().map(|one| (one.created, self.number(one.job.id), self.job(&one.job)));
         Ok(Answer::Enqueued(told.collect()))

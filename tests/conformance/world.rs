@@ -28,6 +28,9 @@ pub(crate) trait World: Sized + Send + Sync + 'static {
     /// Damage: the payload of this job's row is no longer JSON.
     async fn break_payload(&self, id: JobId);
 
+    /// Damage: from now on the database refuses new jobs in the queue `refused`.
+    async fn refuse_a_queue(&self);
+
     /// Damage: this waiting job's row says that its attempts are used up, so that a claim would break a constraint.
     async fn exhaust(&self, id: JobId);
 

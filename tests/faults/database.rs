@@ -18,7 +18,7 @@ async fn enqueue(queue: &Queue, count: usize) {
     queue.declare::<Task>().await.unwrap();
     let request = JobRequest::of(&Task { work_ms: 0, fail_percent: 0 }).unwrap();
     for some in vec![request; count].chunks(1_000) {
-        queue.enqueue_many(some.to_vec()).await.unwrap();
+        queue.enqueue_requests(some.to_vec()).await.unwrap();
     }
 }
 

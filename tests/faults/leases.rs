@@ -153,7 +153,7 @@ async fn f21(stage: Stage, processes: usize) {
     queues[0].declare::<Task>().await.unwrap();
     let requests: Vec<_> = (0..count).map(|_| steadfast::JobRequest::of(&QUICK).unwrap()).collect();
     for some in requests.chunks(1_000) {
-        queues[0].enqueue_many(some.to_vec()).await.unwrap();
+        queues[0].enqueue_requests(some.to_vec()).await.unwrap();
     }
     let stores: Vec<_> = queues.iter().map(|queue| queue.store().clone()).collect();
     let claimed = claimed_by_many(&stores, 32, count).await;

@@ -50,6 +50,32 @@ async fn f5_an_enqueue_whose_answer_was_lost_is_stored_once_and_its_replay_is_ma
     f5(Stage::on_postgres().await).await;
 }
 
+/// A key that another job has: the caller is told, and does not take that job for its own.
+async fn a_key_never_swallows_a_job(stage: Stage) {
+    let server = Player::start(Part::Api, &stage.script());
+    let (_, _, first) = send(&server.url, "/jobs", &body(&QUICK, "the-key")).unwrap();
+    let other = body(&Task { work_ms: 1, ..QUICK }, "the-key");
+    let (status, _, problem) = send(&server.url, "/jobs", &other).unwrap();
+    assert_eq!(
+        (status, problem["code"].as_str()),
+        (422, Some("idempotency_conflict")),
+        "a job was swallowed: {problem}"
+    );
+    assert!(problem["detail"].as_str().unwrap().contains(first["id"].as_str().unwrap()), "{problem}");
+    server.stop();
+    assert_eq!(stage.judge(Default::default()).await.0.kept.len(), 1, "one job");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn g2_a_key_never_swallows_another_job_on_sqlite() {
+    a_key_never_swallows_a_job(Stage::on_sqlite().await).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn g2_a_key_never_swallows_another_job_on_postgresql() {
+    a_key_never_swallows_a_job(Stage::on_postgres().await).await;
+}
+
 /// The link to the database is cut during the commit, and stays cut: nobody can know.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn f7_a_commit_whose_outcome_is_unknown_is_a_503_that_says_so_and_the_same_key_resolves_it() {

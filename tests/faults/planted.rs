@@ -83,6 +83,10 @@ planted_bugs! {
         "leases::f21_thirty_two_claimers_lease_no_job_twice_on_postgresql", "leased twice";
     a_key_that_is_ignored_is_caught: KeyIgnored,
         "link::f5_an_enqueue_whose_answer_was_lost_is_stored_once_and_its_replay_is_marked_on_sqlite", "not two";
+    a_key_that_swallows_another_job_is_caught_on_sqlite: KeySwallowsJobs,
+        "link::g2_a_key_never_swallows_another_job_on_sqlite", "a job was swallowed";
+    a_key_that_swallows_another_job_is_caught_on_postgresql: KeySwallowsJobs,
+        "link::g2_a_key_never_swallows_another_job_on_postgresql", "a job was swallowed";
     an_answer_before_the_commit_is_caught: AnswerBeforeCommit,
         "kill::f6_f8_f10_a_server_on_sqlite_killed_at_random_loses_nothing_and_runs_nothing_without_a_cause", "lost: ";
     retries_without_end_are_caught: RetriesNeverEnd,

@@ -3,13 +3,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use steadfast::job::{JobRequest, NewJob};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use steadfast::job::{JobRequest, NewJob, Status};
+use steadfast::queue::EnqueueError;
 use steadfast::store::postgres::{PostgresSettings, PostgresStore};
-use steadfast::store::{Store, StoreErrorKind};
+use steadfast::store::{KeyTaken, NotStored, Store, StoreErrorKind};
+use steadfast::{Job, Queue};
 use tokio::time::timeout;
 
+use crate::proxy::Proxy;
 use crate::support::postgres::Cluster;
-use crate::work::{checked, claim, eventually, jobs, request, work_off};
+use crate::work::{checked, claim, count, eventually, jobs, request, work_off};
 
 #[tokio::test]
 async fn rollback_leaves_no_job_and_commit_leaves_one_and_wakes_a_worker() {
@@ -79,6 +84,119 @@ async fn a_key_in_a_transaction_that_stays_open_keeps_only_the_calls_with_that_k
     assert!(!store.enqueue(vec![keyed("b")]).await.unwrap()[0].created);
 }
 
+/// The batch's first COMMIT stalls on the wire until its outcome is given up as unknown; a second try then waits for the
+/// rows of the first.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_batch_whose_commit_stalls_is_never_said_to_be_refused() {
+    let database = Cluster::shared().await.database().await;
+    let port: u16 = database.url.rsplit(':').next().unwrap().split('/').next().unwrap().parse().unwrap();
+    let proxy = Proxy::to(port).await;
+    let through = database.url.replace(&format!(":{port}/"), &format!(":{}/", proxy.port));
+    // The usual timeouts: the client gives up after 12 s, the second try after 2.5 s more, the server after 20 s.
+    let store = Arc::new(PostgresStore::open(PostgresSettings::new(&through)).await.unwrap());
+    let keyed = |key: &str| checked(JobRequest { idempotency_key: Some(key.into()), ..request("default") });
+    let enqueue = |job: NewJob| {
+        let store = store.clone();
+        tokio::spawn(async move { store.enqueue(vec![job]).await })
+    };
+    let mut theirs = database.admin().await;
+    let mut transaction = theirs.transaction().await.unwrap();
+    store.enqueue_in(&mut transaction, &[keyed("a"), keyed("b")]).await.unwrap();
+    // Both places for flushes are taken by calls that wait for a key, so that the next ones gather to one batch.
+    let admin = database.admin().await;
+    let waiting = async || {
+        let waits = "SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
+        admin.query(waits, &[]).await.unwrap().len()
+    };
+    let mut held = Vec::new();
+    eventually("two calls wait", async || {
+        if waiting().await < 2 {
+            held.push(enqueue(keyed(["a", "b"][held.len() % 2])));
+        }
+        waiting().await == 2
+    })
+    .await;
+    proxy.hold_back("COMMIT");
+    let batch: Vec<NewJob> = (0..10).map(|n| keyed(&format!("of-the-batch-{n}"))).collect();
+    let ids: Vec<_> = batch.iter().map(|job| job.id()).collect();
+    let calls: Vec<_> = batch.into_iter().map(enqueue).collect();
+    for call in held {
+        assert_eq!(call.await.unwrap().unwrap_err().kind(), StoreErrorKind::Timeout);
+    }
+    eventually("the commit is held back", async || proxy.is_holding_back()).await;
+    let mut unknown = 0;
+    for call in calls {
+        match call.await.unwrap() {
+            Ok(answers) => assert!(answers[0].created),
+            Err(error) => {
+                assert_eq!(error.kind(), StoreErrorKind::OutcomeUnknown, "it may be stored, and is said not to be");
+                unknown += 1;
+            }
+        }
+    }
+    assert!(unknown > 1, "only {unknown} calls shared the commit that stalled");
+    proxy.let_through();
+    eventually("the commit goes through", async || store.get(ids.clone()).await.unwrap().iter().all(Option::is_some))
+        .await;
+    drop(transaction);
+}
+
+#[tokio::test]
+async fn a_key_of_another_job_is_refused_inside_a_transaction_and_leaves_it_usable() {
+    let database = Cluster::shared().await.database().await;
+    let store = database.store().await;
+    let mut theirs = database.admin().await;
+    theirs.batch_execute("CREATE TABLE users (id bigint)").await.unwrap();
+    let keyed =
+        |kind: &str| checked(JobRequest { idempotency_key: Some("k".into()), kind: kind.into(), ..request("default") });
+    let first = store.enqueue(vec![keyed("welcome")]).await.unwrap().remove(0);
+    let mut transaction = theirs.transaction().await.unwrap();
+    transaction.execute("INSERT INTO users VALUES (1)", &[]).await.unwrap();
+    let jobs = [checked(request("default")), keyed("other")];
+    match store.enqueue_in(&mut transaction, &jobs).await {
+        Err(NotStored::KeysTaken(taken)) => assert_eq!(taken, [KeyTaken { index: 1, by: first.job.id }]),
+        other => panic!("{other:?}"),
+    }
+    transaction.commit().await.unwrap();
+    let users: i64 = theirs.query_one("SELECT count(*) FROM users", &[]).await.unwrap().get(0);
+    assert_eq!((users, work_off(&store, 10).await), (1, vec![first.job.id]));
+}
+
+#[derive(Serialize, Deserialize, JsonSchema)]
+struct Welcome {
+    user: u64,
+}
+
+impl Job for Welcome {
+    const KIND: &'static str = "welcome";
+}
+
+#[tokio::test]
+async fn a_typed_job_is_enqueued_within_the_callers_transaction_by_the_same_builder() {
+    let database = Cluster::shared().await.database().await;
+    let queue = Queue::open(&database.url).await.unwrap();
+    let mut theirs = database.admin().await;
+    let mut transaction = theirs.transaction().await.unwrap();
+    // Its kind is declared by the first one, and stays so.
+    queue.enqueue(Welcome { user: 1 }).within(&mut transaction).await.unwrap();
+    transaction.rollback().await.unwrap();
+    let mut transaction = theirs.transaction().await.unwrap();
+    let job = |user| queue.enqueue(Welcome { user }).priority(7).idempotency_key("k");
+    let first = job(1).within(&mut transaction).await.unwrap();
+    assert!(first.created && first.job.priority == 7);
+    assert!(queue.get(first.job.id).await.unwrap().is_none(), "not yet committed");
+    transaction.commit().await.unwrap();
+    assert_eq!(queue.get(first.job.id).await.unwrap(), Some(first.job.clone()));
+    let mut transaction = theirs.transaction().await.unwrap();
+    assert_eq!(job(1).within(&mut transaction).await.unwrap().job.id, first.job.id);
+    match job(2).within(&mut transaction).await {
+        Err(EnqueueError::KeyTaken { by, .. }) => assert_eq!(by, first.job.id),
+        other => panic!("{other:?}"),
+    }
+    let wrong = queue.enqueue(Welcome { user: 3 }).with_writes(|_| Ok::<_, ()>(())).await.unwrap_err();
+    assert!(wrong.to_string().contains("within"), "{wrong}");
+}
+
 #[cfg(feature = "sqlx")]
 #[tokio::test]
 async fn the_same_holds_for_transactions_of_sqlx() {
@@ -107,4 +225,15 @@ async fn the_same_holds_for_transactions_of_sqlx() {
     transaction.commit().await.unwrap();
     assert_eq!((again[0].created, again[1].created, &again[1].job), (true, false, &first.job));
     assert_eq!(work_off(&store, 10).await, [again[0].job.id]);
+
+    let other = checked(JobRequest { kind: "other".into(), idempotency_key: Some("k".into()), ..request("default") });
+    let mut transaction = theirs.begin().await.unwrap();
+    match store.enqueue_in_sqlx(&mut transaction, &[checked(request("left-out")), other]).await {
+        Err(NotStored::KeysTaken(taken)) => assert_eq!(taken, [KeyTaken { index: 1, by: first.job.id }]),
+        other => panic!("{other:?}"),
+    }
+    store.enqueue_in_sqlx(&mut transaction, &[checked(request("kept"))]).await.unwrap();
+    transaction.commit().await.unwrap();
+    assert_eq!(count(&store, "left-out", Status::Queued).await, 0);
+    assert_eq!(count(&store, "kept", Status::Queued).await, 1);
 }

@@ -5,7 +5,7 @@ use std::fmt::Debug;
 
 use steadfast::job::{JobId, JobRequest, Outcome, Status};
 use steadfast::store::sqlite::SqliteStore;
-use steadfast::store::{Reap, Settle, Store, StoreError, StoreErrorKind};
+use steadfast::store::{NotStored, Reap, Settle, Store, StoreError, StoreErrorKind};
 
 use crate::jobs_file::{
     Call, JobsFile, LEASE, checked, claim, claim_of, counted, enqueue, enqueue_one, job, job_with, jobs, send, told,
@@ -121,7 +121,7 @@ async fn an_enqueue_with_one_bad_item_stores_nothing_of_its_call_and_all_of_the_
     drop(lock);
     for (index, call) in calls.into_iter().enumerate() {
         let answer = call.await;
-        assert_eq!(answer.as_ref().err().map(StoreError::kind), (index == 12).then_some(StoreErrorKind::Rejected));
+        assert_eq!(answer.as_ref().err().map(NotStored::kind), (index == 12).then_some(StoreErrorKind::Rejected));
         let found = store.get(sent[index].clone()).await.unwrap();
         assert!(found.iter().all(|job| job.is_some() == (index != 12)), "call {index}");
     }

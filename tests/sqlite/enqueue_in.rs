@@ -1,6 +1,10 @@
 //! Enqueue beside the caller's own writes: both or neither.
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use steadfast::queue::EnqueueError;
 use steadfast::store::StoreErrorKind;
+use steadfast::{Job, Queue};
 
 use crate::jobs_file::{JobsFile, checked, job, told};
 
@@ -59,4 +63,46 @@ async fn a_panic_of_the_caller_fails_that_call_only() {
     assert_eq!(failed.kind(), StoreErrorKind::Internal);
     assert_eq!(users(&file), 0);
     store.enqueue_in(move |_| Ok::<_, ()>(vec![checked(job())])).await.unwrap().unwrap();
+}
+
+#[derive(Serialize, Deserialize, JsonSchema)]
+struct Welcome {
+    user: u64,
+}
+
+impl Job for Welcome {
+    const KIND: &'static str = "welcome";
+}
+
+#[tokio::test]
+async fn a_typed_job_is_stored_with_the_callers_writes_by_the_same_builder() {
+    let file = JobsFile::new();
+    let queue = Queue::open(&format!("sqlite://{}", file.path.display())).await.unwrap();
+    let own_write = |sql: &steadfast::store::sqlite::Connection| sql.execute_batch(OWN_WRITE);
+    let job = |user| queue.enqueue(Welcome { user }).priority(7).idempotency_key("k");
+    let first = job(1).with_writes(own_write).await.unwrap().unwrap();
+    assert!(first.created && first.job.priority == 7);
+    assert_eq!((queue.get(first.job.id).await.unwrap(), users(&file)), (Some(first.job.clone()), 1));
+    // The row is there: the caller's own write fails, and the job goes with it.
+    assert!(queue.enqueue(Welcome { user: 2 }).with_writes(own_write).await.unwrap().is_err());
+    assert_eq!(queue.stats().await.unwrap().queues.values().flat_map(|queue| queue.counts.values()).sum::<u64>(), 1);
+    // A key of another job: what the caller wrote is undone.
+    let other_write = |sql: &steadfast::store::sqlite::Connection| sql.execute_batch("INSERT INTO users VALUES (43)");
+    match job(2).with_writes(other_write).await {
+        Err(EnqueueError::KeyTaken { by, .. }) => assert_eq!(by, first.job.id),
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(users(&file), 1);
+    // The same job again: there is nothing to store but the caller's row.
+    let again = job(1).with_writes(other_write).await.unwrap().unwrap();
+    assert_eq!((again.created, again.job.id, users(&file)), (false, first.job.id, 2));
+}
+
+#[tokio::test]
+async fn many_typed_jobs_declare_their_kind_and_are_stored_together() {
+    let file = JobsFile::new();
+    let queue = Queue::open(&format!("sqlite://{}", file.path.display())).await.unwrap();
+    let stored = queue.enqueue_many((0..10).map(|user| Welcome { user })).await.unwrap();
+    assert!(stored.len() == 10 && stored.iter().all(|one| one.created && one.job.kind.as_str() == "welcome"));
+    assert!(queue.kinds().await.unwrap().iter().any(|kind| kind.kind.as_str() == "welcome" && kind.schema.is_some()));
 }

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Notify;
 
 #[derive(Default)]
 struct State {
@@ -17,6 +18,10 @@ struct State {
     /// The next connection to carry these bytes towards the server loses its answer and is closed.
     trap: Mutex<Option<Vec<u8>>>,
     sprung: AtomicBool,
+    /// The next connection to carry these bytes towards the server keeps them back.
+    dam: Mutex<Option<Vec<u8>>>,
+    dammed: AtomicBool,
+    flood: Notify,
     /// With the lost answer everything is cut.
     goes_down: AtomicBool,
     /// Nothing is carried, and nobody let in.
@@ -65,6 +70,21 @@ impl Proxy {
         *self.state.trap.lock().unwrap() = Some(bytes.into());
     }
 
+    /// The next connection that sends `bytes` stalls: they reach the server only with [`let_through`](Self::let_through),
+    /// even if the client has gone by then.
+    pub(crate) fn hold_back(&self, bytes: &str) {
+        *self.state.dam.lock().unwrap() = Some(bytes.into());
+    }
+
+    /// Whether something is held back.
+    pub(crate) fn is_holding_back(&self) -> bool {
+        self.state.dammed.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn let_through(&self) {
+        self.state.flood.notify_one();
+    }
+
     /// Together with the lost answer every connection is cut, and new ones too, until [`come_back`](Self::come_back).
     pub(crate) fn go_down_with_the_lost_answer(&self) {
         self.state.goes_down.store(true, Ordering::SeqCst);
@@ -101,6 +121,18 @@ impl Wire {
             if self.listens.load(Ordering::SeqCst) && self.number <= self.state.silenced_up_to.load(Ordering::SeqCst) {
                 // Both ends stay open and hear nothing.
                 std::future::pending::<()>().await;
+            }
+            let is_dammed = {
+                let mut dam = self.state.dam.lock().unwrap();
+                let is_dammed = towards_server && dam.as_ref().is_some_and(|wanted| contains(bytes, wanted));
+                if is_dammed {
+                    *dam = None;
+                }
+                is_dammed
+            };
+            if is_dammed {
+                self.state.dammed.store(true, Ordering::SeqCst);
+                self.state.flood.notified().await;
             }
             if towards_server {
                 let mut trap = self.state.trap.lock().unwrap();

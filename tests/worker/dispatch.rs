@@ -48,7 +48,7 @@ async fn instant_jobs_are_claimed_by_the_hundred() {
     world.queue.declare::<Task>().await.unwrap();
     for _ in 0..5 {
         let requests = (0..1000).map(|n| JobRequest::of(&Task { n }).unwrap()).collect();
-        world.queue.enqueue_many(requests).await.unwrap();
+        world.queue.enqueue_requests(requests).await.unwrap();
     }
     let settings = WorkerSettings { concurrency: 4, ..brisk() };
     let worker =

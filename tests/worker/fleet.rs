@@ -17,7 +17,7 @@ async fn enqueue(queue: &Queue, count: u64) {
     let numbers: Vec<u64> = (0..count).collect();
     for some in numbers.chunks(1000) {
         let requests = some.iter().map(|n| JobRequest::of(&Task { n: *n }).unwrap()).collect();
-        queue.enqueue_many(requests).await.unwrap();
+        queue.enqueue_requests(requests).await.unwrap();
     }
 }
 

@@ -98,7 +98,7 @@ async fn errors_panics_timeouts_and_bad_payloads_fail_their_job_only_and_the_poo
     };
     let bad = ["{\"how\":\"error\"}", "{\"how\":\"panic\"}", "{\"how\":\"hang\"}", "{\"how\":7}"];
     let requests: Vec<_> = (0..1000).map(|n| request(bad[n % 4].to_owned())).collect();
-    let bad_jobs = world.queue.enqueue_many(requests).await.unwrap();
+    let bad_jobs = world.queue.enqueue_requests(requests).await.unwrap();
     let worker = Running::start(
         Worker::new(world.queue.clone()).settings(brisk()).concurrency(64).handler(HandlerOptions::new(), Causes),
     );
@@ -106,7 +106,7 @@ async fn errors_panics_timeouts_and_bad_payloads_fail_their_job_only_and_the_poo
     eventually("1000 failures", async || (world.count(Status::FailedPermanent).await == 1000).then_some(())).await;
     let good: Vec<_> =
         (0..1000).map(|_| request("{\"how\":\"well\"}".into())).map(|r| JobRequest { timeout_ms: None, ..r }).collect();
-    world.queue.enqueue_many(good).await.unwrap();
+    world.queue.enqueue_requests(good).await.unwrap();
     eventually("1000 successes", async || (world.count(Status::Succeeded).await == 1000).then_some(())).await;
     for (nth, expected) in [
         (0, ("failed", "on purpose")),

@@ -98,8 +98,11 @@ impl Store for ProbedStore {
         self.may_panic(Verb::Reap);
         self.inner.reap(reap).await
     }
-    async fn enqueue(&self, jobs: Vec<NewJob>) -> Result<Vec<Enqueued>, StoreError> {
+    async fn enqueue(&self, jobs: Vec<NewJob>) -> Result<Vec<Enqueued>, NotStored> {
         self.inner.enqueue(jobs).await
+    }
+    async fn known(&self, jobs: Vec<NewJob>) -> Result<Vec<Option<Known>>, StoreError> {
+        self.inner.known(jobs).await
     }
     async fn cancel(&self, ids: Vec<JobId>) -> PerItem<Cancelled> {
         self.inner.cancel(ids).await

@@ -38,7 +38,8 @@ pub(in crate::api) struct NewJob {
     /// Deadline of one attempt.
     #[schema(value_type = Option<i64>, minimum = 1)]
     timeout_ms: Option<Whole>,
-    /// The same key again answers with the job it was first used for. The header `Idempotency-Key` wins over it.
+    /// The same key again, with the same kind and payload, answers with the job it was first used for; with others it
+    /// is refused. The header `Idempotency-Key` wins over it. No control characters.
     #[schema(min_length = 1, max_length = 255)]
     idempotency_key: Option<String>,
 }
@@ -221,13 +222,42 @@ pub(in crate::api) struct BatchResults {
 pub(in crate::api) struct BatchResult {
     /// `false`: the idempotency key was known, and this is the job it belongs to.
     created: bool,
-    job: Job,
+    /// Without the scope `read`, of a job that was known only what `KnownJob` says.
+    job: EnqueueReplay,
 }
 
-impl From<Enqueued> for BatchResult {
-    fn from(enqueued: Enqueued) -> Self {
-        Self { created: enqueued.created, job: enqueued.job.into() }
+impl BatchResult {
+    pub(in crate::api) fn new(enqueued: Enqueued, may_read: bool) -> Self {
+        Self { created: enqueued.created, job: EnqueueReplay::of(enqueued.job, enqueued.created || may_read) }
     }
+}
+
+/// A job that was there before, as far as the caller may see it.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(untagged)]
+#[expect(clippy::large_enum_variant, reason = "the common variant is the large one")]
+pub(in crate::api) enum EnqueueReplay {
+    Job(Job),
+    Known(KnownJob),
+}
+
+impl EnqueueReplay {
+    pub(in crate::api) fn of(job: JobRecord, may_read: bool) -> Self {
+        if may_read {
+            return Self::Job(job.into());
+        }
+        Self::Known(KnownJob { id: *job.id.as_uuid(), status: job.status.as_str(), created: false })
+    }
+}
+
+/// What a caller without the scope `read` is told of a job that it did not just create.
+#[derive(Debug, Serialize, ToSchema)]
+pub(in crate::api) struct KnownJob {
+    id: Uuid,
+    #[schema(value_type = StatusName)]
+    status: &'static str,
+    /// Always `false`.
+    created: bool,
 }
 
 /// `cancelled`: it will not run. `pending`: it is running, and its worker will be told.

@@ -11,7 +11,9 @@ mod sound;
 mod token;
 mod whole;
 
-pub(super) use job::{Attempt, BatchResult, BatchResults, CancelAnswer, Job, NewJob, NewJobs, StatusName};
+pub(super) use job::{
+    Attempt, BatchResult, BatchResults, CancelAnswer, EnqueueReplay, Job, NewJob, NewJobs, StatusName,
+};
 pub(super) use kind::{KindDeclaration, KindView, RetryDeclaration};
 pub(super) use lease::{
     Beat, BeatView, Heartbeat, HeartbeatAnswer, LeaseRequest, LeaseView, Leases, OutcomeReport, Sent, SettledView,

@@ -79,7 +79,7 @@ async fn produce(
             queue.enqueue(NoOp::new(first)).await?;
         } else {
             let requests: Result<Vec<_>, _> = (first..last).map(|seq| JobRequest::of(&NoOp::new(seq))).collect();
-            queue.enqueue_many(requests?).await?;
+            queue.enqueue_requests(requests?).await?;
         }
         nanos.push(called.elapsed().as_nanos() as u64);
         stored.fetch_add(last - first, Ordering::Relaxed);

@@ -132,7 +132,7 @@ pub(super) async fn preload(stage: &Stage, queue: &Queue, flavour: Flavour, jobs
     for first in (0..jobs).step_by(PRELOAD_BATCH) {
         let batch: Result<Vec<_>> =
             (first..jobs.min(first + PRELOAD_BATCH as u64)).map(|seq| flavour.request(seq)).collect();
-        let stored = queue.enqueue_many(batch?).await.context("cannot preload jobs")?.len();
+        let stored = queue.enqueue_requests(batch?).await.context("cannot preload jobs")?.len();
         done.fetch_add(stored as u64, Ordering::Relaxed);
     }
     Ok(())

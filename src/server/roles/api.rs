@@ -85,7 +85,6 @@ pub(super) fn api_settings(settings: &Settings, queue: Queue, crew: &Crew) -> Ap
     ApiSettings {
         admin_token: settings.admin_token.clone(),
         hosts: settings.api_hosts.clone(),
-        max_queue_depth: settings.max_queue_depth,
         checks: crew.checks(),
         limits: ApiLimits {
             connections: settings.max_connections,

@@ -14,6 +14,7 @@ pub(super) fn builder(settings: &Settings) -> Result<QueueBuilder> {
         .schema(&settings.database_schema)
         .allow_unsafe_server_settings(settings.allow_unsafe_server_settings)
         .payload_max_bytes(settings.max_payload_bytes)
+        .max_queue_depth(settings.max_queue_depth)
         .allow_undeclared_kinds(settings.allow_undeclared_kinds)
         .built_in_kinds(crate::kinds::definitions()?))
 }

@@ -12,11 +12,12 @@ use uuid::Uuid;
 
 use super::batch::Flush;
 use super::core::Core;
+use super::known::{Holders, Probe, digest_of};
 use super::row;
 use super::trouble::{self, Effect, Tries, Trouble};
 use crate::job::{JobRecord, NewJob, Start};
 use crate::planted::{Bug, planted};
-use crate::store::{Enqueued, StoreError, StoreErrorKind};
+use crate::store::{EnqueueAnswer, Enqueued, KeyTaken, StoreError, StoreErrorKind};
 
 /// 2 calls of a batch may wait for a lock by themselves. If there are more, the calls behind them are not made to wait
 /// for each in turn.
@@ -28,7 +29,7 @@ pub(super) struct EnqueueFlush(pub(super) Arc<Core>);
 #[async_trait]
 impl Flush for EnqueueFlush {
     type Call = Vec<NewJob>;
-    type Answer = Vec<Enqueued>;
+    type Answer = EnqueueAnswer;
     const DOING: &'static str = "enqueue";
     // While one waits for the disk, the next is made.
     const IN_FLIGHT: usize = 2;
@@ -37,27 +38,58 @@ impl Flush for EnqueueFlush {
         call.len()
     }
 
-    async fn flush(&self, calls: Vec<Vec<NewJob>>) -> Vec<Result<Vec<Enqueued>, StoreError>> {
-        let all: Vec<&NewJob> = calls.iter().flatten().collect();
-        match self.store(&all).await {
-            Ok(mut enqueued) => {
-                let answers = calls.iter().map(|call| Ok(enqueued.drain(..call.len()).collect()));
-                answers.collect()
+    async fn flush(&self, calls: Vec<Vec<NewJob>>) -> Vec<Result<EnqueueAnswer, StoreError>> {
+        let mut answers: Vec<Option<Result<EnqueueAnswer, StoreError>>> = calls.iter().map(|_| None).collect();
+        loop {
+            let open = || calls.iter().zip(&answers).filter(|(_, answer)| answer.is_none()).map(|(call, _)| call);
+            let all: Vec<&NewJob> = open().flatten().collect();
+            match self.store(&all).await {
+                Ok(Ok(stored)) => {
+                    let mut stored = stored.into_iter();
+                    fill(&calls, &mut answers, |call| Some(Ok(Ok(stored.by_ref().take(call.len()).collect()))));
+                }
+                // Each of these leaves the batch, so the next round is smaller.
+                Ok(Err(taken)) => {
+                    let mut first = 0;
+                    fill(&calls, &mut answers, |call| {
+                        let range = first..first + call.len();
+                        first = range.end;
+                        let of_call = taken.iter().filter(|taken| range.contains(&taken.index));
+                        let of_call: Vec<_> =
+                            of_call.map(|taken| KeyTaken { index: taken.index - range.start, ..*taken }).collect();
+                        (!of_call.is_empty()).then_some(Ok(Err(of_call)))
+                    });
+                }
+                Err(error) if open().count() > 1 && is_of_one_call(&error) => {
+                    let mut alone = self.one_by_one(open()).await.into_iter();
+                    fill(&calls, &mut answers, |_| alone.next());
+                }
+                Err(error) => fill(&calls, &mut answers, |_| Some(Err(error.clone()))),
             }
-            Err(error) if calls.len() > 1 && is_of_one_call(&error) => self.one_by_one(&calls).await,
-            Err(error) => calls.iter().map(|_| Err(error.clone())).collect(),
+            if answers.iter().all(Option::is_some) {
+                return answers.into_iter().flatten().collect();
+            }
         }
     }
 }
 
-/// A row that cannot be stored, or a key in a transaction that somebody keeps open.
+/// Answers the calls that have no answer yet, as far as there is one.
+fn fill<A>(calls: &[Vec<NewJob>], answers: &mut [Option<A>], mut answer: impl FnMut(&Vec<NewJob>) -> Option<A>) {
+    for (call, open) in calls.iter().zip(answers).filter(|(_, open)| open.is_none()) {
+        *open = answer(call);
+    }
+}
+
+/// A row that cannot be stored, or a key in a transaction that somebody keeps open. Not if an earlier try may have
+/// stored the batch: then the lock is its own, and what is stored must not be said to be refused.
 fn is_of_one_call(error: &StoreError) -> bool {
-    error.kind() == StoreErrorKind::Rejected || trouble::is_lock_timeout(error)
+    let may_be_stored = error.kind() == StoreErrorKind::OutcomeUnknown && !planted(Bug::OutcomeForgotten);
+    !may_be_stored && (error.kind() == StoreErrorKind::Rejected || trouble::is_lock_timeout(error))
 }
 
 impl EnqueueFlush {
-    async fn one_by_one(&self, calls: &[Vec<NewJob>]) -> Vec<Result<Vec<Enqueued>, StoreError>> {
-        let (mut answers, mut lock_timeouts) = (Vec::with_capacity(calls.len()), Vec::new());
+    async fn one_by_one(&self, calls: impl Iterator<Item = &Vec<NewJob>>) -> Vec<Result<EnqueueAnswer, StoreError>> {
+        let (mut answers, mut lock_timeouts) = (Vec::new(), Vec::new());
         for call in calls {
             if let Some(error) = lock_timeouts.get(LOCK_TIMEOUTS_MAX - 1) {
                 answers.push(Err(StoreError::clone(error)));
@@ -70,42 +102,42 @@ impl EnqueueFlush {
         answers
     }
 
-    async fn store(&self, jobs: &[&NewJob]) -> Result<Vec<Enqueued>, StoreError> {
+    async fn store(&self, jobs: &[&NewJob]) -> Result<EnqueueAnswer, StoreError> {
         // An id is only ever used once, so a call whose answer was lost can be sent again: what it stored is known by it.
         let mut tries = Tries::new(Self::DOING, Effect::Repeatable);
-        let mut sql = &self.0.sql.enqueue;
-        let enqueued = loop {
-            match self.try_store(jobs, sql).await {
-                Ok(enqueued) => break enqueued,
-                Err(trouble) => {
-                    sql = if trouble.is_unknown() { &self.0.sql.enqueue_again } else { sql };
-                    tries.again(trouble).await?;
-                }
+        let answer = loop {
+            match self.try_store(jobs).await {
+                Ok(answer) => break answer,
+                Err(trouble) => tries.again(trouble).await?,
             }
         };
-        let new = enqueued.iter().filter(|one| one.created).map(|one| &one.job);
+        let new = answer.iter().flatten().filter(|one| one.created).map(|one| &one.job);
         self.0.lanes.lower(new.clone().map(Into::into));
         if new.clone().any(|job| job.run_at <= job.created_at) {
             self.0.bell.ring();
         }
-        Ok(enqueued)
+        Ok(answer)
     }
 
-    async fn try_store(&self, jobs: &[&NewJob], sql: &str) -> Result<Vec<Enqueued>, Trouble> {
+    async fn try_store(&self, jobs: &[&NewJob]) -> Result<EnqueueAnswer, Trouble> {
         let mut link = self.0.pool.get().await?;
         let patience = link.patience();
         let work = async {
             let statements = Statements {
-                enqueue: link.prepare_cached(sql).await?,
-                known: link.prepare_cached(&self.0.sql.enqueue_known).await?,
+                enqueue: link.prepare_cached(&self.0.sql.enqueue).await?,
+                known: link.prepare_cached(&self.0.sql.known).await?,
+                get: link.prepare_cached(&self.0.sql.get).await?,
             };
             if jobs.iter().all(|job| job.idempotency_key().is_none()) {
                 return store(&***link, &statements, jobs).await;
             }
             let transaction = link.transaction().await?;
-            let enqueued = store(&*transaction, &statements, jobs).await?;
-            transaction.commit().await?;
-            Ok(enqueued)
+            let answer = store(&*transaction, &statements, jobs).await?;
+            match &answer {
+                Ok(_) => transaction.commit().await?,
+                Err(_) => transaction.rollback().await?,
+            }
+            Ok(answer)
         };
         let answer = timeout(patience, work).await;
         link.finish(answer)
@@ -116,59 +148,62 @@ impl EnqueueFlush {
 pub(super) struct Statements {
     pub(super) enqueue: Statement,
     pub(super) known: Statement,
+    pub(super) get: Statement,
 }
 
-/// Stores the jobs; the answers are in their order.
+/// Stores the jobs; the answers are in their order. If keys are taken, the caller has to roll back.
 pub(super) async fn store(
     client: &impl GenericClient,
     statements: &Statements,
     jobs: &[&NewJob],
-) -> Result<Vec<Enqueued>, Trouble> {
+) -> Result<EnqueueAnswer, Trouble> {
     let columns = Columns::of(jobs);
-    let mut stored: HashMap<Uuid, (Timestamp, Timestamp)> = HashMap::with_capacity(jobs.len());
+    let mut stored = Stored::with_capacity(jobs.len());
     for row in client.query(&statements.enqueue, &columns.params()).await? {
         stored.insert(row.try_get(0)?, (row.try_get(1)?, row.try_get(2)?));
     }
-    let known =
-        if stored.len() < jobs.len() { known(client, statements, jobs, &stored).await? } else { Known::default() };
+    let missing: Vec<&NewJob> = jobs.iter().copied().filter(|job| !stored.contains_key(job.id().as_uuid())).collect();
+    let mut holders = Holders::default();
+    let mut records = HashMap::new();
+    if !missing.is_empty() {
+        let probe = Probe::of(&missing);
+        for row in client.query(&statements.known, &[&probe.ids, &probe.keys, &probe.digests]).await? {
+            holders.insert(row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
+        }
+        if let Some(ids) = holders.ids_if_none_is_taken() {
+            for row in client.query(&statements.get, &[&ids]).await? {
+                records.insert(row.try_get(0)?, row::job(&row)?);
+            }
+        }
+    }
+    answer(jobs, &stored, &holders, &records)
+}
+
+/// `run_at` and `created_at` of the jobs that are new.
+pub(super) type Stored = HashMap<Uuid, (Timestamp, Timestamp)>;
+
+/// From what the three statements said.
+pub(super) fn answer(
+    jobs: &[&NewJob],
+    stored: &Stored,
+    holders: &Holders,
+    records: &HashMap<Uuid, JobRecord>,
+) -> Result<EnqueueAnswer, Trouble> {
+    let taken = holders.taken(jobs);
+    if !taken.is_empty() {
+        return Ok(Err(taken));
+    }
     let answers = jobs.iter().map(|job| {
-        if let Some((run_at, created_at)) = stored.get(job.id().as_uuid()) {
+        let id = job.id();
+        if let Some((run_at, created_at)) = stored.get(id.as_uuid()) {
             return Ok(Enqueued { created: true, job: job.as_stored(*run_at, *created_at) });
         }
-        let by_key = job.idempotency_key().and_then(|key| known.by_key.get(key));
-        match by_key.or_else(|| known.by_id.get(job.id().as_uuid())) {
-            Some(known) => Ok(Enqueued { created: known.id == job.id(), job: known.clone() }),
+        match holders.of(job).and_then(|holder| records.get(&holder)) {
+            Some(known) => Ok(Enqueued { created: known.id == id, job: known.clone() }),
             None => Err(Trouble::moved("a key was taken, and free again a moment later")),
         }
     });
-    answers.collect()
-}
-
-/// Jobs that were there before.
-#[derive(Default)]
-struct Known {
-    by_id: HashMap<Uuid, JobRecord>,
-    by_key: HashMap<String, JobRecord>,
-}
-
-async fn known(
-    client: &impl GenericClient,
-    statements: &Statements,
-    jobs: &[&NewJob],
-    stored: &HashMap<Uuid, (Timestamp, Timestamp)>,
-) -> Result<Known, Trouble> {
-    let missing: Vec<_> = jobs.iter().filter(|job| !stored.contains_key(job.id().as_uuid())).collect();
-    let ids: Vec<Uuid> = missing.iter().map(|job| *job.id().as_uuid()).collect();
-    let keys: Vec<&str> = missing.iter().filter_map(|job| job.idempotency_key()).collect();
-    let mut known = Known::default();
-    for row in client.query(&statements.known, &[&ids, &keys]).await? {
-        let job = row::job(&row)?;
-        if let Some(key) = &job.idempotency_key {
-            known.by_key.insert(key.clone(), job.clone());
-        }
-        known.by_id.insert(*job.id.as_uuid(), job);
-    }
-    Ok(known)
+    answers.collect::<Result<_, _>>().map(Ok)
 }
 
 /// The columns of the statement, one array each.
@@ -184,6 +219,7 @@ pub(super) struct Columns<'a> {
     pub(super) delay_us: Vec<Option<i64>>,
     pub(super) timeout_ms: Vec<Option<i64>>,
     pub(super) keys: Vec<Option<&'a str>>,
+    pub(super) digests: Vec<Option<Uuid>>,
 }
 
 impl<'a> Columns<'a> {
@@ -211,11 +247,12 @@ impl<'a> Columns<'a> {
             columns.delay_us.push(delay_us);
             columns.timeout_ms.push(job.timeout_ms().map(|ms| ms as i64));
             columns.keys.push(job.idempotency_key());
+            columns.digests.push(digest_of(job));
         }
         columns
     }
 
-    fn params(&self) -> [&(dyn ToSql + Sync); 10] {
+    fn params(&self) -> [&(dyn ToSql + Sync); 11] {
         [
             &self.ids,
             &self.kinds,
@@ -227,6 +264,7 @@ impl<'a> Columns<'a> {
             &self.delay_us,
             &self.timeout_ms,
             &self.keys,
+            &self.digests,
         ]
     }
 }

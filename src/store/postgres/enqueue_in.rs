@@ -7,11 +7,36 @@ use super::enqueue::{Statements, store};
 use super::trouble::Trouble;
 use super::wake::channel;
 use crate::job::NewJob;
-use crate::store::{Enqueued, StoreError};
+use crate::store::{EnqueueAnswer, Enqueued, NotStored};
+
+/// A transaction of the caller's that jobs can be part of: of tokio-postgres, or of sqlx with the feature `sqlx`.
+pub trait CallerTransaction: sealed::Sealed + Send {
+    /// Stores the jobs in it.
+    #[doc(hidden)]
+    fn enqueue(
+        &mut self,
+        store: &PostgresStore,
+        jobs: &[NewJob],
+    ) -> impl Future<Output = Result<Vec<Enqueued>, NotStored>> + Send;
+}
+
+pub(super) mod sealed {
+    /// Who enqueues within a transaction has to know its driver.
+    pub trait Sealed {}
+}
+
+impl sealed::Sealed for Transaction<'_> {}
+
+impl CallerTransaction for Transaction<'_> {
+    async fn enqueue(&mut self, store: &PostgresStore, jobs: &[NewJob]) -> Result<Vec<Enqueued>, NotStored> {
+        store.enqueue_in(self, jobs).await
+    }
+}
 
 impl PostgresStore {
     /// Stores the jobs in `transaction`, which must be on this store's database. Committing it makes them real and
-    /// wakes a worker; rolling it back leaves nothing. An error has broken the transaction, as any SQL error does.
+    /// wakes a worker; rolling it back leaves nothing. A key that belongs to another job leaves the transaction as it was;
+    /// any other error has broken it, as SQL errors do.
     ///
     /// ```no_run
     /// # use steadfast::job::NewJob;
@@ -31,23 +56,35 @@ impl PostgresStore {
         &self,
         transaction: &mut Transaction<'_>,
         jobs: &[NewJob],
-    ) -> Result<Vec<Enqueued>, StoreError> {
-        self.try_enqueue_in(transaction, jobs).await.map_err(|trouble| trouble.doing("enqueue_in"))
+    ) -> Result<Vec<Enqueued>, NotStored> {
+        let answer = self.try_enqueue_in(transaction, jobs).await.map_err(|trouble| trouble.doing("enqueue_in"))?;
+        answer.map_err(NotStored::KeysTaken)
     }
 
-    async fn try_enqueue_in(&self, transaction: &Transaction<'_>, jobs: &[NewJob]) -> Result<Vec<Enqueued>, Trouble> {
+    async fn try_enqueue_in(
+        &self,
+        transaction: &mut Transaction<'_>,
+        jobs: &[NewJob],
+    ) -> Result<EnqueueAnswer, Trouble> {
         if jobs.is_empty() {
-            return Ok(Vec::new());
+            return Ok(Ok(Vec::new()));
         }
         let statements = Statements {
             enqueue: transaction.prepare(&self.core.sql.enqueue).await?,
-            known: transaction.prepare(&self.core.sql.enqueue_known).await?,
+            known: transaction.prepare(&self.core.sql.known).await?,
+            get: transaction.prepare(&self.core.sql.get).await?,
         };
         let jobs: Vec<&NewJob> = jobs.iter().collect();
-        let enqueued = store(transaction, &statements, &jobs).await?;
+        let within = transaction.savepoint("steadfast_enqueue").await?;
+        let answer = store(&within, &statements, &jobs).await?;
+        if answer.is_err() {
+            within.rollback().await?;
+            return Ok(answer);
+        }
+        within.commit().await?;
         // Delivered at commit, and not at all if there is none.
         let channel = channel(&self.schema);
         transaction.execute("SELECT pg_catalog.pg_notify($1, '')", &[&channel]).await?;
-        Ok(enqueued)
+        Ok(answer)
     }
 }

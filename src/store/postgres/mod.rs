@@ -19,6 +19,7 @@ mod enqueue_in;
 mod extend;
 mod get;
 mod kinds;
+mod known;
 mod lanes;
 mod list;
 mod migrate;
@@ -50,6 +51,7 @@ use async_trait::async_trait;
 use tokio::sync::Mutex;
 use tokio::time::timeout;
 
+pub use enqueue_in::CallerTransaction;
 pub use migrate::migrate;
 pub use observe::{Observer, Written};
 pub use settings::PostgresSettings;
@@ -61,8 +63,8 @@ use self::pool::Dial;
 use self::settle::SettleFlush;
 use self::trouble::{Effect, Trouble};
 use super::{
-    Cancelled, Claim, Deleted, Enqueued, Extend, Extended, List, OpenError, Page, PerItem, Prune, Pruned, Reap, Reaped,
-    Redriven, Settle, Settled, Stats, Store, StoreError, TokenRecord, Wake,
+    Cancelled, Claim, Deleted, Enqueued, Extend, Extended, Known, List, NotStored, OpenError, Page, PerItem, Prune,
+    Pruned, Reap, Reaped, Redriven, Settle, Settled, Stats, Store, StoreError, TokenRecord, Wake,
 };
 use crate::job::{AttemptRecord, JobId, JobRecord, Kind, KindDefinition, Lease, NewJob, QueueName};
 
@@ -108,11 +110,15 @@ impl fmt::Debug for PostgresStore {
 
 #[async_trait]
 impl Store for PostgresStore {
-    async fn enqueue(&self, jobs: Vec<NewJob>) -> Result<Vec<Enqueued>, StoreError> {
+    async fn enqueue(&self, jobs: Vec<NewJob>) -> Result<Vec<Enqueued>, NotStored> {
         if jobs.is_empty() {
             return Ok(Vec::new());
         }
-        self.enqueues.call(jobs).await
+        self.enqueues.call(jobs).await?.map_err(NotStored::KeysTaken)
+    }
+
+    async fn known(&self, jobs: Vec<NewJob>) -> Result<Vec<Option<Known>>, StoreError> {
+        known::known(&self.core, jobs).await
     }
 
     async fn claim(&self, claim: Claim) -> Result<Vec<Lease>, StoreError> {

@@ -5,42 +5,55 @@ use std::collections::HashMap;
 use jiff::Timestamp;
 use sqlx::error::BoxDynError;
 use sqlx::postgres::{PgRow, PgTypeInfo, PgValueFormat, PgValueRef};
-use sqlx::{AssertSqlSafe, Decode, Postgres, Row, Transaction, Type};
+use sqlx::{AssertSqlSafe, Connection, Decode, Postgres, Row, Transaction, Type};
 use uuid::Uuid;
 
 use super::PostgresStore;
-use super::enqueue::Columns;
+use super::enqueue::{Columns, Stored, answer};
+use super::enqueue_in::{CallerTransaction, sealed};
+use super::known::{Holders, Probe};
 use super::moment::Moment;
 use super::row;
+use super::trouble::Trouble;
 use super::wake::channel;
 use crate::job::{JobRecord, NewJob, Status};
-use crate::store::{Enqueued, StoreError, StoreErrorKind};
+use crate::store::{EnqueueAnswer, Enqueued, NotStored, StoreError, StoreErrorKind};
+
+impl sealed::Sealed for Transaction<'_, Postgres> {}
+
+impl CallerTransaction for Transaction<'_, Postgres> {
+    async fn enqueue(&mut self, store: &PostgresStore, jobs: &[NewJob]) -> Result<Vec<Enqueued>, NotStored> {
+        store.enqueue_in_sqlx(self, jobs).await
+    }
+}
 
 impl PostgresStore {
-    /// Stores the jobs in `transaction`, which must be on this store's database. Committing it makes them real and
-    /// wakes a worker; rolling it back leaves nothing. An error has broken the transaction, as any SQL error does.
+    /// As [`enqueue_in`](Self::enqueue_in), for transactions of sqlx.
     pub async fn enqueue_in_sqlx(
         &self,
         transaction: &mut Transaction<'_, Postgres>,
         jobs: &[NewJob],
-    ) -> Result<Vec<Enqueued>, StoreError> {
-        self.try_enqueue_in_sqlx(transaction, jobs).await.map_err(|error| {
+    ) -> Result<Vec<Enqueued>, NotStored> {
+        let answer = self.try_enqueue_in_sqlx(transaction, jobs).await.map_err(|error| {
             let refused =
                 error.as_database_error().and_then(|error| error.code()).is_some_and(|code| &code[..2] == "23");
             let kind = if refused { StoreErrorKind::Rejected } else { StoreErrorKind::Unavailable };
             StoreError::new(kind, "enqueue_in").caused_by(error)
-        })
+        })?;
+        answer.map_err(|trouble| trouble.doing("enqueue_in"))?.map_err(NotStored::KeysTaken)
     }
 
     async fn try_enqueue_in_sqlx(
         &self,
         transaction: &mut Transaction<'_, Postgres>,
         jobs: &[NewJob],
-    ) -> Result<Vec<Enqueued>, sqlx::Error> {
+    ) -> Result<Result<EnqueueAnswer, Trouble>, sqlx::Error> {
         if jobs.is_empty() {
-            return Ok(Vec::new());
+            return Ok(Ok(Ok(Vec::new())));
         }
-        let columns = Columns::of(&jobs.iter().collect::<Vec<_>>());
+        let jobs: Vec<&NewJob> = jobs.iter().collect();
+        let columns = Columns::of(&jobs);
+        let mut within = transaction.begin().await?;
         let rows = sqlx::query(AssertSqlSafe(self.core.sql.enqueue.clone()))
             .bind(&columns.ids)
             .bind(&columns.kinds)
@@ -52,36 +65,38 @@ impl PostgresStore {
             .bind(&columns.delay_us)
             .bind(&columns.timeout_ms)
             .bind(&columns.keys)
-            .fetch_all(&mut **transaction)
+            .bind(&columns.digests)
+            .fetch_all(&mut *within)
             .await?;
-        let mut stored = HashMap::with_capacity(rows.len());
+        let mut stored = Stored::with_capacity(rows.len());
         for row in &rows {
             stored.insert(row.try_get::<Uuid, _>(0)?, (row.try_get::<Time, _>(1)?.0, row.try_get::<Time, _>(2)?.0));
         }
-        let missing: Vec<&str> = jobs
-            .iter()
-            .filter(|job| !stored.contains_key(job.id().as_uuid()))
-            .filter_map(|job| job.idempotency_key())
-            .collect();
-        let mut known = HashMap::new();
+        let missing: Vec<&NewJob> =
+            jobs.iter().copied().filter(|job| !stored.contains_key(job.id().as_uuid())).collect();
+        let (probe, mut holders, mut records) = (Probe::of(&missing), Holders::default(), HashMap::new());
         if !missing.is_empty() {
-            let query = sqlx::query(AssertSqlSafe(self.core.sql.enqueue_known.clone()));
-            for row in query.bind(Vec::<Uuid>::new()).bind(&missing).fetch_all(&mut **transaction).await? {
-                let job = job(&row)?;
-                known.insert(job.idempotency_key.clone(), job);
+            let query = sqlx::query(AssertSqlSafe(self.core.sql.known.clone()));
+            let query = query.bind(&probe.ids).bind(&probe.keys).bind(&probe.digests);
+            for row in query.fetch_all(&mut *within).await? {
+                holders.insert(row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
+            }
+            if let Some(ids) = holders.ids_if_none_is_taken() {
+                let query = sqlx::query(AssertSqlSafe(self.core.sql.get.clone()));
+                for row in query.bind(ids).fetch_all(&mut *within).await? {
+                    records.insert(row.try_get(0)?, job(&row)?);
+                }
             }
         }
+        let answer = answer(&jobs, &stored, &holders, &records);
+        if !matches!(answer, Ok(Ok(_))) {
+            within.rollback().await?;
+            return Ok(answer);
+        }
+        within.commit().await?;
         let notify = sqlx::query("SELECT pg_catalog.pg_notify($1, '')").bind(channel(&self.schema));
         notify.execute(&mut **transaction).await?;
-        let answer = |new: &NewJob| match stored.get(new.id().as_uuid()) {
-            Some((run_at, created_at)) => Ok(Enqueued { created: true, job: new.as_stored(*run_at, *created_at) }),
-            None => match known.get(&new.idempotency_key().map(str::to_owned)) {
-                Some(job) => Ok(Enqueued { created: false, job: job.clone() }),
-                // Its key was free again a moment later; the caller's transaction is where to try again.
-                None => Err(sqlx::Error::RowNotFound),
-            },
-        };
-        jobs.iter().map(answer).collect()
+        Ok(answer)
     }
 }
 

@@ -1,19 +1,21 @@
-//! enqueue: – → queued.
+//! enqueue: – → queued. And known: what keys belong to already.
 
-use rusqlite::params;
+use std::collections::HashMap;
+
+use rusqlite::{Connection, OptionalExtension, params};
 
 use super::get::job_where;
 use super::row::{Id, micros, time};
 use super::transaction::Tx;
 use super::writer::{Lane, Verb};
-use crate::job::{NewJob, Start, Status};
+use crate::job::{JobId, NewJob, Start, Status};
 use crate::planted::{Bug, planted};
-use crate::store::Enqueued;
+use crate::store::{EnqueueAnswer, Enqueued, KeyTaken, Known};
 
 pub(super) struct Enqueue(pub(super) Vec<NewJob>);
 
 impl Verb for Enqueue {
-    type Answer = Vec<Enqueued>;
+    type Answer = EnqueueAnswer;
     const NAME: &'static str = "enqueue";
     const LANE: Lane = Lane::Bulk;
 
@@ -21,34 +23,88 @@ impl Verb for Enqueue {
         self.0.len()
     }
 
-    fn apply(&mut self, tx: &mut Tx<'_>) -> rusqlite::Result<Vec<Enqueued>> {
-        let middle = planted(Bug::BatchInHalves).then_some(self.0.len() / 2);
-        let all = self.0.iter().enumerate().map(|(index, job)| {
-            if Some(index) == middle {
-                tx.connection().execute_batch("COMMIT")?;
-                // Long enough that a process which dies at random does so here.
-                std::thread::sleep(std::time::Duration::from_millis(20));
-                tx.connection().execute_batch("BEGIN IMMEDIATE")?;
-            }
-            enqueue(tx, job)
-        });
-        all.collect()
+    fn apply(&mut self, tx: &mut Tx<'_>) -> rusqlite::Result<EnqueueAnswer> {
+        enqueue_all(tx, &self.0)
     }
 }
 
-pub(super) fn enqueue(tx: &mut Tx<'_>, job: &NewJob) -> rusqlite::Result<Enqueued> {
-    if let Some(key) = job.idempotency_key()
-        && let Some(job) = job_where!(tx.connection(), "idempotency_key = ?1", [key])?
-    {
-        return Ok(Enqueued { created: false, job });
+/// Looks at every key before it writes anything: a call that is refused has changed nothing.
+pub(super) fn enqueue_all(tx: &mut Tx<'_>, jobs: &[NewJob]) -> rusqlite::Result<EnqueueAnswer> {
+    let holders = match key_holders(tx.connection(), jobs)? {
+        Ok(holders) => holders,
+        Err(taken) => return Ok(Err(taken)),
+    };
+    let middle = planted(Bug::BatchInHalves).then_some(jobs.len() / 2);
+    let all = jobs.iter().enumerate().map(|(index, job)| {
+        if Some(index) == middle {
+            tx.connection().execute_batch("COMMIT")?;
+            // Long enough that a process which dies at random does so here.
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            tx.connection().execute_batch("BEGIN IMMEDIATE")?;
+        }
+        let holder = job.idempotency_key().and_then(|key| holders.get(key)).map(|holder| holder.job);
+        match holder.filter(|holder| *holder != job.id()) {
+            Some(holder) => Ok(Enqueued { created: false, job: job_with_id(tx.connection(), holder)? }),
+            None => enqueue(tx, job),
+        }
+    });
+    Ok(Ok(all.collect::<rusqlite::Result<_>>()?))
+}
+
+/// The job that has a key.
+#[derive(Clone)]
+struct Holder {
+    job: JobId,
+    digest: Vec<u8>,
+}
+
+impl Holder {
+    fn is_asked_for_by(&self, job: &NewJob) -> bool {
+        job.request_digest().is_some_and(|digest| self.digest == digest.as_bytes()) || planted(Bug::KeySwallowsJobs)
     }
+}
+
+/// Who has the keys of these jobs: a job that is stored, or the first of the call with that key.
+fn key_holders<'j>(
+    connection: &Connection,
+    jobs: &'j [NewJob],
+) -> rusqlite::Result<Result<HashMap<&'j str, Holder>, Vec<KeyTaken>>> {
+    let (mut holders, mut taken) = (HashMap::new(), Vec::new());
+    for (index, job) in jobs.iter().enumerate() {
+        let Some((key, digest)) = job.idempotency_key().zip(job.request_digest()) else { continue };
+        let holder = match holders.get(key) {
+            Some(holder) => Holder::clone(holder),
+            None => stored_holder(connection, key)?
+                .unwrap_or_else(|| Holder { job: job.id(), digest: digest.as_bytes().to_vec() }),
+        };
+        if !holder.is_asked_for_by(job) {
+            taken.push(KeyTaken { index, by: holder.job });
+        }
+        holders.insert(key, holder);
+    }
+    Ok(if taken.is_empty() { Ok(holders) } else { Err(taken) })
+}
+
+fn stored_holder(connection: &Connection, key: &str) -> rusqlite::Result<Option<Holder>> {
+    let mut statement = connection.prepare_cached("SELECT id, request_digest FROM jobs WHERE idempotency_key = ?1")?;
+    let holder =
+        statement.query_row([key], |row| Ok(Holder { job: row.get::<_, Id>(0)?.0.into(), digest: row.get(1)? }));
+    holder.optional()
+}
+
+fn job_with_id(connection: &Connection, id: JobId) -> rusqlite::Result<crate::job::JobRecord> {
+    job_where!(connection, "id = ?1", [Id::from(id)])?.ok_or(rusqlite::Error::QueryReturnedNoRows)
+}
+
+fn enqueue(tx: &mut Tx<'_>, job: &NewJob) -> rusqlite::Result<Enqueued> {
     let now = tx.now_micros();
     let run_at = match job.start() {
         Start::Now => now,
         Start::At(at) => micros(at).max(now),
         Start::After(delay) => now.saturating_add(delay.as_micros() as i64),
     };
-    tx.enqueue_statement()?.execute(params![
+    let digest = job.request_digest();
+    let inserted = tx.enqueue_statement()?.execute(params![
         Id::from(job.id()),
         job.kind().as_str(),
         job.queue().as_str(),
@@ -58,11 +114,28 @@ pub(super) fn enqueue(tx: &mut Tx<'_>, job: &NewJob) -> rusqlite::Result<Enqueue
         run_at,
         job.timeout_ms(),
         job.idempotency_key(),
+        digest.as_ref().map(|digest| digest.as_bytes().as_slice()),
         now,
     ])?;
+    if inserted == 0 {
+        // By its id: this very job was stored before.
+        return Ok(Enqueued { created: true, job: job_with_id(tx.connection(), job.id())? });
+    }
     tx.moved(job.queue().as_str(), None, Some(Status::Queued));
     if run_at <= now {
         tx.make_ready();
     }
     Ok(Enqueued { created: true, job: job.as_stored(time(run_at), time(now)) })
+}
+
+pub(super) fn known(connection: &Connection, jobs: &[NewJob]) -> rusqlite::Result<Vec<Option<Known>>> {
+    let known = |job: &NewJob| {
+        let Some(key) = job.idempotency_key() else { return Ok(None) };
+        Ok(match stored_holder(connection, key)? {
+            Some(holder) if holder.is_asked_for_by(job) => Some(Known::Same(job_with_id(connection, holder.job)?)),
+            Some(holder) => Some(Known::Other(holder.job)),
+            None => None,
+        })
+    };
+    jobs.iter().map(known).collect()
 }

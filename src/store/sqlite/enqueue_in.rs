@@ -8,34 +8,44 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use rusqlite::Connection;
 
 use super::SqliteStore;
-use super::enqueue::enqueue;
+use super::enqueue::enqueue_all;
 use super::transaction::Tx;
 use super::writer::{Lane, Verb};
 use crate::job::NewJob;
-use crate::store::{Enqueued, StoreError};
+use crate::store::{Enqueued, KeyTaken, NotStored};
 
 impl SqliteStore {
     /// Runs `work` inside a transaction on this file and stores the jobs it returns in the same one.
     ///
-    /// If `work` fails, its writes are undone and nothing is stored. It may be run a second time, with nothing left of
+    /// If `work` fails, or a key of its jobs belongs to another job, its writes are undone and nothing is stored. It may be run a second time, with nothing left of
     /// the first, when the commit it shared with others failed; and it should be quick, for everybody waits meanwhile.
     /// It must not begin, commit or roll back itself.
     pub async fn enqueue_in<E: Send + 'static>(
         &self,
         work: impl FnMut(&Connection) -> Result<Vec<NewJob>, E> + Send + 'static,
-    ) -> Result<Result<Vec<Enqueued>, E>, StoreError> {
-        self.writer.write(EnqueueIn(work)).await
+    ) -> Result<Result<Vec<Enqueued>, E>, NotStored> {
+        match self.writer.write(EnqueueIn(work)).await? {
+            Done::Stored(stored) => Ok(Ok(stored)),
+            Done::WorkFailed(error) => Ok(Err(error)),
+            Done::KeysTaken(taken) => Err(NotStored::KeysTaken(taken)),
+        }
     }
 }
 
 struct EnqueueIn<F>(F);
+
+enum Done<E> {
+    Stored(Vec<Enqueued>),
+    WorkFailed(E),
+    KeysTaken(Vec<KeyTaken>),
+}
 
 impl<F, E> Verb for EnqueueIn<F>
 where
     F: FnMut(&Connection) -> Result<Vec<NewJob>, E> + Send + 'static,
     E: Send + 'static,
 {
-    type Answer = Result<Vec<Enqueued>, E>;
+    type Answer = Done<E>;
     const NAME: &'static str = "enqueue_in";
     const LANE: Lane = Lane::Bulk;
 
@@ -48,16 +58,17 @@ where
             connection.execute_batch("ROLLBACK TO enqueue_in; RELEASE enqueue_in")?;
             return Err(rusqlite::Error::UnwindingPanic);
         };
-        match worked {
-            Ok(jobs) => {
-                let stored = jobs.iter().map(|job| enqueue(tx, job)).collect::<rusqlite::Result<_>>()?;
-                connection.execute_batch("RELEASE enqueue_in")?;
-                Ok(Ok(stored))
-            }
-            Err(error) => {
-                connection.execute_batch("ROLLBACK TO enqueue_in; RELEASE enqueue_in")?;
-                Ok(Err(error))
-            }
-        }
+        let done = match worked {
+            Ok(jobs) => match enqueue_all(tx, &jobs)? {
+                Ok(stored) => {
+                    connection.execute_batch("RELEASE enqueue_in")?;
+                    return Ok(Done::Stored(stored));
+                }
+                Err(taken) => Done::KeysTaken(taken),
+            },
+            Err(error) => Done::WorkFailed(error),
+        };
+        connection.execute_batch("ROLLBACK TO enqueue_in; RELEASE enqueue_in")?;
+        Ok(done)
     }
 }

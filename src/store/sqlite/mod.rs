@@ -43,6 +43,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+pub use rusqlite::Connection;
 
 use self::checkpoint::Checkpointer;
 use self::open::{OpenedFile, OwnerLock};
@@ -51,8 +52,8 @@ use self::time::{StoreTime, catch_up};
 use self::writer::Writer;
 use crate::job::{AttemptRecord, JobId, JobRecord, Kind, KindDefinition, Lease, NewJob, QueueName};
 use crate::store::{
-    Claim, Clock, Enqueued, Extend, Extended, List, OpenError, Page, PerItem, Prune, Pruned, Reap, Reaped, Redriven,
-    Settle, Settled, Stats, Store, StoreError, SystemClock, TokenRecord, Wake,
+    Claim, Clock, Enqueued, Extend, Extended, Known, List, NotStored, OpenError, Page, PerItem, Prune, Pruned, Reap,
+    Reaped, Redriven, Settle, Settled, Stats, Store, StoreError, SystemClock, TokenRecord, Wake,
 };
 
 /// How to open the embedded store.
@@ -130,8 +131,12 @@ impl SqliteStore {
 
 #[async_trait]
 impl Store for SqliteStore {
-    async fn enqueue(&self, jobs: Vec<NewJob>) -> Result<Vec<Enqueued>, StoreError> {
-        self.writer.write(enqueue::Enqueue(jobs)).await
+    async fn enqueue(&self, jobs: Vec<NewJob>) -> Result<Vec<Enqueued>, NotStored> {
+        self.writer.write(enqueue::Enqueue(jobs)).await?.map_err(NotStored::KeysTaken)
+    }
+
+    async fn known(&self, jobs: Vec<NewJob>) -> Result<Vec<Option<Known>>, StoreError> {
+        self.readers.read("known", move |connection| enqueue::known(connection, &jobs)).await
     }
 
     async fn claim(&self, claim: Claim) -> Result<Vec<Lease>, StoreError> {

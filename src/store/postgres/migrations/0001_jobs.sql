@@ -20,6 +20,8 @@ CREATE TABLE SCHEMA.jobs (
     run_at           timestamptz NOT NULL,
     timeout_ms       SCHEMA.jobs_timeout_ms,
     idempotency_key  text COLLATE "C",
+    -- What the key stands for: the same key with another digest is another job. 128 bits; null without a key.
+    request_digest   uuid,
     cancel_requested boolean NOT NULL DEFAULT false,
     -- The newest attempt. Kept after it ended, so that a repeated settle is recognised.
     worker           text,

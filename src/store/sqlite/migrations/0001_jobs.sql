@@ -14,6 +14,8 @@ CREATE TABLE jobs (
     run_at           INTEGER NOT NULL,
     timeout_ms       INTEGER CHECK (timeout_ms BETWEEN 1 AND 2592000000),
     idempotency_key  TEXT,
+    -- What the key stands for: the same key with another digest is another job.
+    request_digest   BLOB,
     cancel_requested INTEGER NOT NULL DEFAULT 0 CHECK (cancel_requested IN (0, 1)),
     -- The newest attempt. Kept after its end, so that a repeated settle is recognised.
     worker           TEXT,
@@ -32,6 +34,7 @@ CREATE TABLE jobs (
     result           TEXT,
     progress         TEXT,
     CHECK (attempts <= max_attempts),
+    CHECK ((request_digest IS NULL) = (idempotency_key IS NULL)),
     -- One CASE, the most frequent first: it is gone through at every write of a row, and comparing texts is what costs.
     CHECK (CASE status
            WHEN 'running' THEN lease_expires_at IS NOT NULL AND finished_at IS NULL AND worker IS NOT NULL

@@ -1,0 +1,269 @@
+//! The way in: requests become stored jobs, all of a call or none. One way for single jobs and batches, for the library
+//! and for the API.
+//!
+//! In this order: what is malformed is refused; a known idempotency key is answered with its job, whatever the kind's
+//! schema and the depth of the queue say today; the rest is checked, let in and stored.
+
+use std::collections::HashMap;
+
+use super::depth::{NotAdmitted, Places};
+use super::{BatchError, EnqueueError, Inner, Queue};
+use crate::job::limits::BATCH_MAX;
+use crate::job::{JobId, JobRecord, JobRequest, KindDefaults, NewJob, QueueName};
+use crate::planted::{Bug, planted};
+use crate::store::{Enqueued, KeyTaken, Known, NotStored, StoreError, StoreErrorKind};
+
+/// A request on its way in.
+enum Item {
+    New(NewJob),
+    /// Well-formed, but its kind is not declared or does not take its payload: only good for a known key.
+    Objected(NewJob, EnqueueError),
+    /// Its key was known.
+    Known(JobRecord),
+}
+
+impl Item {
+    fn new_job(&self) -> Option<&NewJob> {
+        if let Self::New(job) = self { Some(job) } else { None }
+    }
+}
+
+/// A request that may be stored, by whatever means.
+#[expect(clippy::large_enum_variant, reason = "lives for a moment")]
+pub(super) enum Unstored {
+    New(NewJob),
+    /// There is nothing to store: its key was known.
+    Known(JobRecord),
+}
+
+/// Items at fault, by their index.
+type Refused = Vec<(usize, EnqueueError)>;
+
+impl Queue {
+    /// Checks requests and stores them.
+    pub(super) async fn accept(&self, requests: Vec<JobRequest>) -> Result<Vec<Enqueued>, BatchError> {
+        if requests.is_empty() || requests.len() > BATCH_MAX {
+            return Err(BatchError::Size { given: requests.len() });
+        }
+        self.0.store(self.check_all(requests).await?).await
+    }
+
+    /// As [`accept`](Self::accept), up to the point where it would be stored.
+    pub(super) async fn accept_unstored(&self, request: JobRequest) -> Result<Unstored, EnqueueError> {
+        match self.check_all(vec![request]).await?.pop() {
+            Some(Item::New(job)) => Ok(Unstored::New(job)),
+            Some(Item::Known(job)) => Ok(Unstored::Known(job)),
+            Some(Item::Objected(_, error)) => Err(error),
+            None => Err(no_answer().into()),
+        }
+    }
+
+    /// Checks a request without storing it: for who stores it by other means.
+    pub(super) async fn checked(&self, request: JobRequest) -> Result<NewJob, EnqueueError> {
+        match self.check(request).await? {
+            Item::New(job) => Ok(job),
+            Item::Objected(_, error) => Err(error),
+            Item::Known(_) => Err(no_answer().into()),
+        }
+    }
+
+    /// Everything that can be said of the items before one is stored. What comes back is new or known.
+    async fn check_all(&self, requests: Vec<JobRequest>) -> Result<Vec<Item>, BatchError> {
+        let (mut items, mut refused) = (Vec::with_capacity(requests.len()), Refused::new());
+        for (index, request) in requests.into_iter().enumerate() {
+            match self.check(request).await {
+                Ok(item) => items.push((index, item)),
+                Err(EnqueueError::Store(error)) => return Err(error.into()),
+                Err(error) => refused.push((index, error)),
+            }
+        }
+        refuse_keys_used_twice(&mut items, &mut refused);
+        // A call that is refused anyway is told of every item at fault, also of those that only the store would find.
+        let look_at_all = !refused.is_empty();
+        let pick = |item: &Item| match item {
+            Item::Objected(job, _) => job.idempotency_key().is_some(),
+            Item::New(job) => look_at_all && job.idempotency_key().is_some(),
+            Item::Known(_) => false,
+        };
+        self.0.resolve_known(&mut items, pick, &mut refused).await?;
+        let mut accepted = Vec::with_capacity(items.len());
+        for (index, item) in items {
+            match item {
+                Item::Objected(_, error) => refused.push((index, error)),
+                item => accepted.push(item),
+            }
+        }
+        if refused.is_empty() {
+            return Ok(accepted);
+        }
+        refused.sort_by_key(|(index, _)| *index);
+        Err(BatchError::Refused(refused))
+    }
+
+    /// One request, as far as it can be judged by itself.
+    async fn check(&self, request: JobRequest) -> Result<Item, EnqueueError> {
+        let now = jiff::Timestamp::now();
+        let limits = &self.0.limits;
+        match self.0.kinds.find(&*self.0.store, &request.kind).await {
+            Ok(kind) => {
+                let job = NewJob::new(request, kind.defaults(), limits, now)?;
+                match kind.check_payload(job.payload()) {
+                    Ok(()) => Ok(Item::New(job)),
+                    Err(error @ EnqueueError::Payload { .. }) => Ok(Item::Objected(job, error)),
+                    Err(error) => Err(error),
+                }
+            }
+            Err(error @ EnqueueError::UnknownKind { .. }) if request.idempotency_key.is_some() => {
+                Ok(Item::Objected(NewJob::new(request, &KindDefaults::default(), limits, now)?, error))
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
+
+impl Inner {
+    /// Looks up the keys of the items that `pick` picks. The job there is takes an item's place, or refuses it.
+    async fn resolve_known(
+        &self,
+        items: &mut [(usize, Item)],
+        pick: impl Fn(&Item) -> bool,
+        refused: &mut Refused,
+    ) -> Result<(), StoreError> {
+        let picked = items.iter_mut().filter(|(_, item)| pick(item));
+        let (mut picked, mut jobs) = (picked.collect::<Vec<_>>(), Vec::new());
+        for (_, item) in &picked {
+            if let Item::New(job) | Item::Objected(job, _) = item {
+                jobs.push(job.clone());
+            }
+        }
+        if jobs.is_empty() {
+            return Ok(());
+        }
+        let keys: Vec<_> = jobs.iter().map(|job| job.idempotency_key().map(str::to_owned)).collect();
+        for (((index, item), known), key) in picked.iter_mut().zip(self.store.known(jobs).await?).zip(keys) {
+            match known {
+                Some(Known::Same(job)) => *item = Item::Known(job),
+                Some(Known::Other(by)) => refused.push((*index, taken_by(key.as_deref(), by))),
+                None => {}
+            }
+        }
+        Ok(())
+    }
+
+    async fn store(&self, items: Vec<Item>) -> Result<Vec<Enqueued>, BatchError> {
+        let (items, places) = self.admit(items).await?;
+        let (mut answers, mut new, mut sent) = (Vec::with_capacity(items.len()), Vec::new(), Vec::new());
+        for (index, item) in items.into_iter().enumerate() {
+            match item {
+                Item::New(job) | Item::Objected(job, _) => {
+                    let key = job.idempotency_key().map(str::to_owned);
+                    sent.push(Sent { index, queue: job.queue().clone(), key });
+                    new.push(job);
+                    answers.push(None);
+                }
+                Item::Known(job) => answers.push(Some(Enqueued { created: false, job })),
+            }
+        }
+        let mut stored = match self.enqueue(new).await {
+            Ok(stored) => {
+                let known = stored.iter().zip(&sent).filter(|(one, _)| !one.created);
+                self.depth.give_back(&places, known.map(|(_, sent)| &sent.queue));
+                stored.into_iter()
+            }
+            Err(error) => {
+                self.depth.give_back(&places, sent.iter().map(|sent| &sent.queue));
+                return Err(not_stored(error, &sent));
+            }
+        };
+        let answers = answers.into_iter().map(|answer| answer.or_else(|| stored.next()).ok_or_else(no_answer));
+        Ok(answers.collect::<Result<_, _>>()?)
+    }
+
+    async fn enqueue(&self, jobs: Vec<NewJob>) -> Result<Vec<Enqueued>, NotStored> {
+        if jobs.is_empty() {
+            return Ok(Vec::new());
+        }
+        if planted(Bug::AnswerBeforeCommit) {
+            let (now, store) = (jiff::Timestamp::now(), self.store.clone());
+            let early = jobs.iter().map(|job| Enqueued { created: true, job: job.as_stored(now, now) }).collect();
+            tokio::spawn(async move { store.enqueue(jobs).await });
+            return Ok(early);
+        }
+        self.store.enqueue(jobs).await
+    }
+
+    /// A full queue still answers for the keys it knows.
+    async fn admit(&self, items: Vec<Item>) -> Result<(Vec<Item>, Places), BatchError> {
+        let refuse = |error| match error {
+            NotAdmitted::Full(full) => BatchError::Full(full),
+            NotAdmitted::Store(error) => BatchError::Store(error),
+        };
+        let full = match self.depth.admit(&*self.store, items.iter().filter_map(Item::new_job)).await {
+            Ok(places) => return Ok((items, places)),
+            Err(error) => refuse(error),
+        };
+        let has_key = |item: &Item| item.new_job().is_some_and(|job| job.idempotency_key().is_some());
+        if !matches!(full, BatchError::Full(_)) || !items.iter().any(has_key) {
+            return Err(full);
+        }
+        let (mut items, mut refused): (Vec<_>, _) = (items.into_iter().enumerate().collect(), Refused::new());
+        self.resolve_known(&mut items, has_key, &mut refused).await?;
+        if !refused.is_empty() {
+            return Err(BatchError::Refused(refused));
+        }
+        let items: Vec<Item> = items.into_iter().map(|(_, item)| item).collect();
+        let places = self.depth.admit(&*self.store, items.iter().filter_map(Item::new_job)).await.map_err(refuse)?;
+        Ok((items, places))
+    }
+}
+
+/// The same key twice in one call is one job; with another kind or payload the second one is at fault.
+fn refuse_keys_used_twice(items: &mut Vec<(usize, Item)>, refused: &mut Refused) {
+    let mut first_with = HashMap::new();
+    items.retain(|(index, item)| {
+        let (Item::New(job) | Item::Objected(job, _)) = item else { return true };
+        let Some((key, digest)) = job.idempotency_key().zip(job.request_digest()) else { return true };
+        let (first, first_digest) = *first_with.entry(key.to_owned()).or_insert((*index, digest));
+        if first_digest != digest {
+            refused.push((*index, EnqueueError::KeyUsedTwice { key: key.to_owned(), first }));
+        }
+        first_digest == digest
+    });
+}
+
+/// What is remembered of a job while the store has it.
+struct Sent {
+    index: usize,
+    queue: QueueName,
+    key: Option<String>,
+}
+
+/// In terms of the call's items: the store has only seen the new ones.
+fn not_stored(error: NotStored, sent: &[Sent]) -> BatchError {
+    let taken = match error {
+        NotStored::Store(error) => return error.into(),
+        NotStored::KeysTaken(taken) => taken,
+    };
+    let refused = taken.into_iter().filter_map(|KeyTaken { index, by }| {
+        let sent = sent.get(index)?;
+        Some((sent.index, taken_by(sent.key.as_deref(), by)))
+    });
+    BatchError::Refused(refused.collect())
+}
+
+/// Why a single job was not stored.
+pub(super) fn one_not_stored(error: NotStored, key: Option<&str>) -> EnqueueError {
+    match error {
+        NotStored::Store(error) => error.into(),
+        NotStored::KeysTaken(taken) => taken.first().map_or_else(|| no_answer().into(), |one| taken_by(key, one.by)),
+    }
+}
+
+fn taken_by(key: Option<&str>, by: JobId) -> EnqueueError {
+    EnqueueError::KeyTaken { key: key.unwrap_or_default().to_owned(), by }
+}
+
+/// A store that answers with fewer jobs than it was given.
+pub(super) fn no_answer() -> StoreError {
+    StoreError::new(StoreErrorKind::Internal, "enqueue")
+}

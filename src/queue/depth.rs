@@ -1,0 +1,158 @@
+//! Whether a queue takes more jobs. Counts come from the store about once a second; what was let in since is added from
+//! memory, so that a second of full speed cannot overshoot by much.
+//!
+//! Only a bound on memory and disk, never exact: no lock is held while the store is asked, one caller asks for all, and
+//! a store that does not answer is not asked again for a moment.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::job::{NewJob, QueueName, Status};
+use crate::store::{Stats, Store, StoreError};
+
+/// 1 s: how old a count may be.
+const FRESH: Duration = Duration::from_secs(1);
+/// 200 ms: while the store is down, calls do not each wait for it anew.
+const FAILURE_FRESH: Duration = Duration::from_millis(200);
+
+/// A queue has as many waiting jobs as it may have. Nothing was stored.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("queue {queue} has {waiting} waiting jobs and the limit is {max}; try again later")]
+pub struct QueueFull {
+    queue: QueueName,
+    waiting: u64,
+    max: u64,
+}
+
+#[derive(Debug)]
+pub(super) struct DepthLimit {
+    max: Option<u64>,
+    seen: Mutex<Seen>,
+}
+
+#[derive(Debug, Default)]
+struct Seen {
+    waiting: HashMap<QueueName, u64>,
+    counted: Option<Instant>,
+    /// Somebody is asking the store right now.
+    asking: bool,
+    failed: Option<(Instant, StoreError)>,
+    /// Goes up with every count: a place taken before it is not given back after it.
+    count: u64,
+}
+
+/// Why jobs are not let in.
+pub(super) enum NotAdmitted {
+    Full(QueueFull),
+    Store(StoreError),
+}
+
+impl DepthLimit {
+    pub(super) fn new(max: Option<u64>) -> Self {
+        Self { max, seen: Mutex::default() }
+    }
+
+    /// Lets all of them in, or none.
+    pub(super) async fn admit<'j>(
+        &self,
+        store: &dyn Store,
+        jobs: impl Iterator<Item = &'j NewJob>,
+    ) -> Result<Places, NotAdmitted> {
+        let Some(max) = self.max else { return Ok(Places::default()) };
+        if let Some(asking) = self.ask()? {
+            let stats = store.stats().await;
+            asking.answered(stats)?;
+        }
+        let mut wanted: HashMap<QueueName, u64> = HashMap::new();
+        for job in jobs {
+            *wanted.entry(job.queue().clone()).or_default() += 1;
+        }
+        let mut seen = self.lock();
+        for (queue, more) in &wanted {
+            let waiting = seen.waiting.get(queue).copied().unwrap_or(0);
+            if waiting + more > max {
+                return Err(NotAdmitted::Full(QueueFull { queue: queue.clone(), waiting, max }));
+            }
+        }
+        for (queue, more) in &wanted {
+            *seen.waiting.entry(queue.clone()).or_default() += more;
+        }
+        Ok(Places { count: seen.count })
+    }
+
+    /// These were let in and not stored after all.
+    pub(super) fn give_back<'j>(&self, places: &Places, queues: impl Iterator<Item = &'j QueueName>) {
+        if self.max.is_none() {
+            return;
+        }
+        let mut seen = self.lock();
+        if seen.count != places.count {
+            return;
+        }
+        for queue in queues {
+            if let Some(waiting) = seen.waiting.get_mut(queue) {
+                *waiting = waiting.saturating_sub(1);
+            }
+        }
+    }
+
+    /// The right to ask the store, if it is time to and nobody else is at it.
+    fn ask(&self) -> Result<Option<Asking<'_>>, NotAdmitted> {
+        let mut seen = self.lock();
+        let is_known = seen.counted.is_some();
+        if seen.counted.is_some_and(|counted| counted.elapsed() < FRESH) || (is_known && seen.asking) {
+            return Ok(None);
+        }
+        match &seen.failed {
+            // What is known is better than nothing: the enqueue that follows meets the same trouble and reports it.
+            Some((at, _)) if is_known && at.elapsed() < FAILURE_FRESH => return Ok(None),
+            Some((at, error)) if at.elapsed() < FAILURE_FRESH => return Err(NotAdmitted::Store(error.clone())),
+            _ => {}
+        }
+        seen.asking = true;
+        Ok(Some(Asking(self)))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Seen> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Which count the places were taken from.
+#[derive(Debug, Default)]
+pub(super) struct Places {
+    count: u64,
+}
+
+/// One caller that asks the store. Should it go away, another may ask.
+struct Asking<'d>(&'d DepthLimit);
+
+impl Asking<'_> {
+    fn answered(&self, stats: Result<Stats, StoreError>) -> Result<(), NotAdmitted> {
+        let mut seen = self.0.lock();
+        match stats {
+            Ok(stats) => {
+                seen.waiting =
+                    stats.queues.iter().map(|(name, queue)| (name.clone(), waiting(&queue.counts))).collect();
+                (seen.counted, seen.failed) = (Some(Instant::now()), None);
+                seen.count += 1;
+                Ok(())
+            }
+            Err(error) => {
+                seen.failed = Some((Instant::now(), error.clone()));
+                if seen.counted.is_some() { Ok(()) } else { Err(NotAdmitted::Store(error)) }
+            }
+        }
+    }
+}
+
+impl Drop for Asking<'_> {
+    fn drop(&mut self) {
+        self.0.lock().asking = false;
+    }
+}
+
+fn waiting(counts: &crate::store::Counts) -> u64 {
+    [Status::Queued, Status::Retrying].iter().filter_map(|status| counts.get(status)).sum()
+}

@@ -1,0 +1,186 @@
+//! Idempotency keys: what they answer, what they refuse, what they come before, and to whom they tell what.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use steadfast::api::ApiSettings;
+use steadfast::store::StoreErrorKind;
+
+use crate::client::Reply;
+use crate::faulty::{Fault, FaultyStore};
+use crate::on_every_store;
+use crate::world::{Server, World};
+
+on_every_store!(
+    a_key_of_another_job_is_422_and_names_that_job,
+    a_batch_with_a_key_of_another_job_is_422_and_stores_nothing,
+    a_known_key_is_answered_although_its_kind_has_become_stricter_or_is_gone,
+    a_known_key_is_answered_by_a_full_queue_and_takes_no_place_in_it,
+    a_caller_without_read_learns_little_of_a_job_it_did_not_create,
+    keys_with_control_characters_are_422,
+    fifty_posts_that_fight_for_one_key_make_one_job_and_the_losers_are_told,
+);
+
+fn keyed(key: &str, payload: Value) -> Value {
+    json!({"kind": "welcome", "payload": payload, "idempotency_key": key})
+}
+
+async fn count(server: &Server) -> usize {
+    server.get("/jobs?limit=200").await.expect(200).as_array().unwrap().len()
+}
+
+fn assert_names(reply: &Reply, job: &Value) {
+    reply.problem(422, "idempotency_conflict");
+    assert!(reply.body.contains(job["id"].as_str().unwrap()), "{reply:?}");
+}
+
+async fn a_key_of_another_job_is_422_and_names_that_job(world: World) {
+    let server = world.server().await;
+    server.put("/kinds/other", json!({})).await.expect(201);
+    let job = server.post("/jobs", keyed("k", json!({"user": 42}))).await.expect(201);
+    let other_kind = json!({"kind": "other", "payload": {"user": 42}, "idempotency_key": "k"});
+    assert_names(&server.post("/jobs", other_kind).await, &job);
+    assert_names(&server.post("/jobs", keyed("k", json!({"user": 43}))).await, &job);
+    assert_eq!(count(&server).await, 1);
+    // However the job has ended meanwhile.
+    server.post(&format!("/jobs/{}/cancel", job["id"].as_str().unwrap()), json!({})).await.expect(200);
+    assert_names(&server.post("/jobs", keyed("k", json!({"user": 43}))).await, &job);
+    assert_eq!(server.post("/jobs", keyed("k", json!({"user": 42}))).await.expect(200)["status"], "cancelled");
+}
+
+async fn a_batch_with_a_key_of_another_job_is_422_and_stores_nothing(world: World) {
+    let server = world.server().await;
+    let job = server.post("/jobs", keyed("k", json!(1))).await.expect(201);
+    let batch =
+        json!({"jobs": [keyed("a", json!(1)), keyed("k", json!(2)), keyed("b", json!(1)), keyed("a", json!(2))]});
+    let reply = server.post("/jobs/batch", batch).await;
+    reply.problem(422, "invalid_batch");
+    let errors = reply.json()["errors"].clone();
+    let at_fault: Vec<_> = errors.as_array().unwrap().iter().map(|error| error["index"].clone()).collect();
+    assert_eq!(at_fault, [1, 3], "{errors}");
+    assert!(errors.to_string().contains(job["id"].as_str().unwrap()), "{errors}");
+    assert_eq!(count(&server).await, 1);
+    let batch = json!({"jobs": [keyed("a", json!(1)), keyed("k", json!(1)), keyed("a", json!(1.0))]});
+    let results = server.post("/jobs/batch", batch).await.expect(200)["results"].clone();
+    let created: Vec<_> = results.as_array().unwrap().iter().map(|one| one["created"].clone()).collect();
+    assert_eq!(created, [true, false, false]);
+    assert_eq!((&results[1]["job"]["id"], &results[2]["job"]["id"]), (&job["id"], &results[0]["job"]["id"]));
+    assert_eq!(count(&server).await, 2);
+}
+
+async fn a_known_key_is_answered_although_its_kind_has_become_stricter_or_is_gone(world: World) {
+    let server = world.server().await;
+    let job = server.post("/jobs", keyed("k", json!({"user": 42}))).await.expect(201);
+    server.put("/kinds/welcome", json!({"schema": {"type": "string"}})).await.expect(200);
+    server.post("/jobs", keyed("new", json!({"user": 42}))).await.problem(422, "invalid_payload");
+    assert_eq!(server.post("/jobs", keyed("k", json!({"user": 42}))).await.expect(200)["id"], job["id"]);
+    assert_names(&server.post("/jobs", keyed("k", json!({"user": 43}))).await, &job);
+    let batch = json!({"jobs": [keyed("k", json!({"user": 42})), keyed("fits", json!("text"))]});
+    let results = server.post("/jobs/batch", batch).await.expect(200)["results"].clone();
+    assert_eq!((&results[0]["created"], &results[1]["created"]), (&json!(false), &json!(true)));
+    server.delete("/kinds/welcome").await;
+    server.post("/jobs", keyed("new", json!({"user": 42}))).await.problem(422, "unknown_kind");
+    assert_eq!(server.post("/jobs", keyed("k", json!({"user": 42}))).await.expect(200)["id"], job["id"]);
+}
+
+async fn a_known_key_is_answered_by_a_full_queue_and_takes_no_place_in_it(world: World) {
+    let server = world.server_with_depth(3).await;
+    let job = server.post("/jobs", keyed("k", json!(1))).await.expect(201);
+    for _ in 0..10 {
+        server.post("/jobs", keyed("k", json!(1))).await.expect(200);
+    }
+    // The replays have taken none of the three places.
+    server.post("/jobs", keyed("a", json!(1))).await.expect(201);
+    server.post("/jobs", keyed("b", json!(1))).await.expect(201);
+    server.post("/jobs", keyed("c", json!(1))).await.problem(429, "queue_full");
+    assert_eq!(server.post("/jobs", keyed("k", json!(1))).await.expect(200)["id"], job["id"]);
+    assert_names(&server.post("/jobs", keyed("k", json!(2))).await, &job);
+    let batch = json!({"jobs": [keyed("k", json!(1)), keyed("a", json!(1))]});
+    server.post("/jobs/batch", batch).await.expect(200);
+    let batch = json!({"jobs": [keyed("k", json!(1)), keyed("c", json!(1))]});
+    server.post("/jobs/batch", batch).await.problem(429, "queue_full");
+    assert_eq!(count(&server).await, 3);
+}
+
+async fn a_caller_without_read_learns_little_of_a_job_it_did_not_create(world: World) {
+    let server = world.server_with(|settings| settings.admin_token = Some("admin".into())).await;
+    let token = async |scopes: Value| {
+        let call = server.call("POST", "/tokens").token("admin").json(&json!({"name": "t", "scopes": scopes}));
+        call.send().await.expect(201)["token"].as_str().unwrap().to_owned()
+    };
+    let (producer, reader) = (token(json!(["enqueue"])).await, token(json!(["enqueue", "read"])).await);
+    let post =
+        async |token: &str, path: &str, body: &Value| server.call("POST", path).token(token).json(body).send().await;
+    let body = keyed("k", json!({"secret": "canary"}));
+    let job = post(&reader, "/jobs", &body).await.expect(201);
+    let reply = post(&producer, "/jobs", &body).await;
+    assert_eq!(reply.expect(200), json!({"id": job["id"], "status": "queued", "created": false}));
+    assert_eq!(reply.header("idempotent-replayed"), Some("true"));
+    assert_eq!(post(&reader, "/jobs", &body).await.expect(200), job);
+    let batch = json!({"jobs": [body, keyed("new", json!("mine"))]});
+    let results = post(&producer, "/jobs/batch", &batch).await.expect(200)["results"].clone();
+    assert_eq!(results[0]["created"], false);
+    assert_eq!(results[0]["job"], json!({"id": job["id"], "status": "queued", "created": false}));
+    assert_eq!(results[1]["job"]["payload"], "mine", "what it has just created, it knows");
+}
+
+async fn keys_with_control_characters_are_422(world: World) {
+    let server = world.server().await;
+    for key in ["a\nb", "a\r\nINFO forged", "\u{1b}[31m", "\u{7f}", "\u{9b}"] {
+        let reply = server.post("/jobs", keyed(key, json!(1))).await;
+        reply.problem(422, "invalid_value");
+        assert!(reply.body.contains("control character"), "{reply:?}");
+    }
+    let batch = json!({"jobs": [keyed("a", json!(1)), keyed("b\nc", json!(1))]});
+    server.post("/jobs/batch", batch).await.problem(422, "invalid_batch");
+    assert_eq!(count(&server).await, 0);
+}
+
+async fn fifty_posts_that_fight_for_one_key_make_one_job_and_the_losers_are_told(world: World) {
+    let server = world.server().await;
+    let posts: Vec<_> =
+        (0..50).map(|n| tokio::spawn(server.call("POST", "/jobs").json(&keyed("one", json!(n % 2))).send())).collect();
+    let mut replies = Vec::new();
+    for post in posts {
+        replies.push(post.await.unwrap());
+    }
+    let first = replies.iter().find(|reply| reply.status == 201).expect("one is first").json();
+    for reply in replies {
+        match reply.status {
+            200 | 201 => assert_eq!((&reply.json()["id"], &reply.json()["payload"]), (&first["id"], &first["payload"])),
+            _ => assert_names(&reply, &first),
+        }
+    }
+    assert_eq!(count(&server).await, 1);
+}
+
+/// The limit looks at the store once a second; a store that does not answer holds up nobody for longer than one look.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_depth_that_cannot_be_counted_fails_at_once_once_it_is_known_and_then_recovers() {
+    let world = World::sqlite().await;
+    let real = world.queue().await;
+    let store = FaultyStore::before(real.store().clone());
+    let builder = world.queue_builder().max_queue_depth(Some(100));
+    let queue = builder.over(store.clone(), real.wake().clone()).unwrap();
+    let server = Server::start(queue.clone(), ApiSettings::new(queue)).await;
+    store.set(Fault::Fails(StoreErrorKind::Unavailable));
+    let calls = store.calls();
+    for _ in 0..50 {
+        server.post("/jobs", json!({"kind": "built_in", "payload": 1})).await.problem(503, "store_unavailable");
+    }
+    assert!(store.calls() - calls < 50, "the outage is not remembered: {} calls", store.calls() - calls);
+    store.set(Fault::Held);
+    let held: Vec<_> = (0..20)
+        .map(|_| tokio::spawn(server.call("POST", "/jobs").json(&json!({"kind": "built_in", "payload": 1})).send()))
+        .collect();
+    store.set(Fault::None);
+    for call in held {
+        let status = call.await.unwrap().status;
+        assert!([201, 503].contains(&status), "{status}");
+    }
+    tokio::time::timeout(Duration::from_secs(30), async {
+        while server.post("/jobs", json!({"kind": "built_in", "payload": 1})).await.status != 201 {}
+    })
+    .await
+    .expect("it recovers");
+}
