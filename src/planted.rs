@@ -77,6 +77,8 @@ pub(crate) enum Bug {
     ConflictsNotRetried,
     /// Every claim looks from the beginning.
     MarksIgnored,
+    /// A heartbeat is answered by its token alone, whatever job it names.
+    HeartbeatByToken,
 }
 
 /// Whether this bug is alive in this process.

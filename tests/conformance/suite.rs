@@ -60,6 +60,8 @@ macro_rules! conformance_suite {
                 a_heartbeat_is_lost_after_the_reaper_and_after_the_next_claim,
                 the_attempt_number_is_no_fence_for_a_heartbeat,
                 a_heartbeat_with_a_token_or_job_nobody_knows_is_lost,
+                a_heartbeat_with_the_token_of_another_lease_in_the_same_call_is_lost,
+                two_heartbeats_for_one_lease_in_one_call_are_both_answered_and_the_newer_progress_stays,
                 progress_is_stored_and_kept_until_there_is_newer,
                 a_batch_of_heartbeats_is_answered_in_order_and_one_lost_harms_no_other,
             );

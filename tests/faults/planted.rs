@@ -114,6 +114,8 @@ planted_bugs! {
     an_unknown_outcome_that_is_denied_is_caught: OutcomeForgotten,
         "link::f7_a_commit_whose_outcome_is_unknown_is_a_503_that_says_so_and_the_same_key_resolves_it",
         "nothing was changed";
+    a_heartbeat_answered_by_its_token_alone_is_caught: HeartbeatByToken,
+        "leases::g4_a_heartbeat_with_the_token_of_another_lease_is_lost", "with another lease's token";
 }
 
 #[track_caller]
