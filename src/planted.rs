@@ -79,6 +79,8 @@ pub(crate) enum Bug {
     MarksIgnored,
     /// A heartbeat is answered by its token alone, whatever job it names.
     HeartbeatByToken,
+    /// The last token that may make others can be deleted: on PostgreSQL by two processes at once, on SQLite by anybody.
+    LastAdminDeleted,
 }
 
 /// Whether this bug is alive in this process.

@@ -210,6 +210,8 @@ macro_rules! conformance_suite {
                 tokens_are_kept_as_given_and_told_by_id,
                 a_token_with_a_known_id_replaces_the_old_one,
                 a_revoked_token_is_gone_and_the_others_stay,
+                the_last_token_with_the_scope_admin_stays_unless_it_is_said_to_go,
+                that_there_was_a_token_is_known_after_the_last_is_gone,
             );
             cases!($world, pause:
                 nothing_is_claimed_from_a_paused_queue_until_it_is_resumed,

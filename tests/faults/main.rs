@@ -42,5 +42,6 @@ mod stage;
 #[path = "../support/mod.rs"]
 mod support;
 mod sync_order;
+mod tokens;
 mod tracer;
 mod zombies;

@@ -61,8 +61,8 @@ use self::pool::Dial;
 use self::settle::SettleFlush;
 use self::trouble::{Effect, Trouble};
 use super::{
-    Cancelled, Claim, Deleted, Enqueued, Extend, Extended, List, OpenError, Page, PerItem, Prune, Pruned, Reap, Reaped,
-    Redriven, Settle, Settled, Stats, Store, StoreError, TokenRecord, Wake,
+    Cancelled, Claim, Deleted, Enqueued, Extend, Extended, LastAdmin, List, OpenError, Page, PerItem, Prune, Pruned,
+    Reap, Reaped, Redriven, Settle, Settled, Stats, Store, StoreError, TokenDeleted, TokenRecord, Wake,
 };
 use crate::job::{AttemptRecord, JobId, JobRecord, Kind, KindDefinition, Lease, NewJob, QueueName};
 
@@ -196,8 +196,12 @@ impl Store for PostgresStore {
         tokens::tokens(&self.core).await
     }
 
-    async fn delete_token(&self, id: String) -> Result<bool, StoreError> {
-        tokens::delete_token(&self.core, id).await
+    async fn had_token(&self) -> Result<bool, StoreError> {
+        tokens::had_token(&self.core).await
+    }
+
+    async fn delete_token(&self, id: String, last_admin: LastAdmin) -> Result<TokenDeleted, StoreError> {
+        tokens::delete_token(&self.core, id, last_admin).await
     }
 
     async fn ping(&self) -> Result<(), StoreError> {

@@ -51,8 +51,8 @@ use self::time::{StoreTime, catch_up};
 use self::writer::Writer;
 use crate::job::{AttemptRecord, JobId, JobRecord, Kind, KindDefinition, Lease, NewJob, QueueName};
 use crate::store::{
-    Claim, Clock, Enqueued, Extend, Extended, List, OpenError, Page, PerItem, Prune, Pruned, Reap, Reaped, Redriven,
-    Settle, Settled, Stats, Store, StoreError, SystemClock, TokenRecord, Wake,
+    Claim, Clock, Enqueued, Extend, Extended, LastAdmin, List, OpenError, Page, PerItem, Prune, Pruned, Reap, Reaped,
+    Redriven, Settle, Settled, Stats, Store, StoreError, SystemClock, TokenDeleted, TokenRecord, Wake,
 };
 
 /// How to open the embedded store.
@@ -211,8 +211,12 @@ impl Store for SqliteStore {
         self.readers.read("tokens", tokens::tokens).await
     }
 
-    async fn delete_token(&self, id: String) -> Result<bool, StoreError> {
-        self.writer.write(tokens::DeleteToken(id)).await
+    async fn had_token(&self) -> Result<bool, StoreError> {
+        self.readers.read("had_token", tokens::had_token).await
+    }
+
+    async fn delete_token(&self, id: String, last_admin: LastAdmin) -> Result<TokenDeleted, StoreError> {
+        self.writer.write(tokens::DeleteToken { id, last_admin }).await
     }
 
     async fn ping(&self) -> Result<(), StoreError> {
