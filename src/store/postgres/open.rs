@@ -127,12 +127,17 @@ pub(super) async fn check_schema(client: &Client, dial: &Dial, settings: &Postgr
             format!("schema {schema:?} is at version {older}, this program needs {known}"),
             "run `steadfast migrate`",
         ),
-        newer if newer > known => fail(
-            format!("schema {schema:?} is at version {newer}, this program knows only up to {known}"),
-            "use the program that is as new as the tables: run `steadfast migrate` only with that one",
-        ),
+        newer if newer > known => Err(newer_than_known(newer, dial, settings)),
         _ => Ok(()),
     }
+}
+
+/// The tables were made by a later version of this program.
+pub(super) fn newer_than_known(found: i32, dial: &Dial, settings: &PostgresSettings) -> OpenError {
+    let (schema, known) = (&settings.schema, MIGRATIONS.len());
+    let problem = format!("schema {schema:?} is at version {found}, this program knows only up to {known}");
+    let way_out = "use the program that is as new as the tables: run `steadfast migrate` only with that one";
+    OpenError::new(&dial.shown, problem, way_out)
 }
 
 #[cfg(test)]
