@@ -111,6 +111,7 @@ pub trait Store: std::fmt::Debug + Send + Sync + 'static {
     /// to keep the last one.
     async fn delete_token(&self, id: String, last_admin: LastAdmin) -> Result<TokenDeleted, StoreError>;
 
-    /// One round trip, to see that the store answers.
+    /// One round trip, to see that the store answers and takes writes. A full disk is no failure: there is room again
+    /// once jobs are removed, which takes a server that is ready.
     async fn ping(&self) -> Result<(), StoreError>;
 }

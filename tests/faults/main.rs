@@ -44,4 +44,5 @@ mod support;
 mod sync_order;
 mod tokens;
 mod tracer;
+mod unwritable;
 mod zombies;

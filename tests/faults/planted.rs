@@ -114,6 +114,11 @@ planted_bugs! {
     an_unknown_outcome_that_is_denied_is_caught: OutcomeForgotten,
         "link::f7_a_commit_whose_outcome_is_unknown_is_a_503_that_says_so_and_the_same_key_resolves_it",
         "nothing was changed";
+    a_writer_that_panics_is_caught: WriterPanics,
+        "leases::f23_a_running_job_cannot_be_deleted", "OutcomeUnknown";
+    a_writer_whose_death_goes_unnoticed_is_caught: WriterDeathUnnoticed,
+        "unwritable::a_server_whose_writer_thread_has_died_is_not_ready_and_ends_with_an_error",
+        "it goes on although nothing can be written any more";
     a_heartbeat_answered_by_its_token_alone_is_caught: HeartbeatByToken,
         "leases::g4_a_heartbeat_with_the_token_of_another_lease_is_lost", "with another lease's token";
     a_last_admin_token_that_two_processes_delete_is_caught: LastAdminDeleted,

@@ -26,6 +26,7 @@ mod moment;
 mod observe;
 mod open;
 mod pause;
+mod ping;
 mod pool;
 mod prune;
 mod reap;
@@ -59,7 +60,7 @@ use self::core::Core;
 use self::enqueue::EnqueueFlush;
 use self::pool::Dial;
 use self::settle::SettleFlush;
-use self::trouble::{Effect, Trouble};
+use self::trouble::Trouble;
 use super::{
     Cancelled, Claim, Deleted, Enqueued, Extend, Extended, LastAdmin, List, OpenError, Page, PerItem, Prune, Pruned,
     Reap, Reaped, Redriven, Settle, Settled, Stats, Store, StoreError, TokenDeleted, TokenRecord, Wake,
@@ -205,6 +206,6 @@ impl Store for PostgresStore {
     }
 
     async fn ping(&self) -> Result<(), StoreError> {
-        ask::ask(&self.core, "ping", Effect::Repeatable, "SELECT 1", &[]).await.map(drop)
+        ping::ping(&self.core).await
     }
 }

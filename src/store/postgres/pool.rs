@@ -176,10 +176,12 @@ impl Link {
         self.patience
     }
 
-    /// Gives the connection back if the work came to an end, well or not.
+    /// Gives the connection back if the work came to an end, well or not, and it is of use for more.
     pub(super) fn finish<T>(mut self, answer: Result<Result<T, Trouble>, Elapsed>) -> Result<T, Trouble> {
         let answer = answer.map_err(|_| Trouble::overdue())?;
-        drop(self.object.take());
+        if !answer.as_ref().is_err_and(Trouble::is_read_only) {
+            drop(self.object.take());
+        }
         answer
     }
 }

@@ -28,6 +28,17 @@ impl Trouble {
         Self { kind: StoreErrorKind::Timeout, conflict: false, source: None }
     }
 
+    /// The session takes no writes.
+    pub(super) fn read_only() -> Self {
+        Self { kind: StoreErrorKind::ReadOnly, conflict: false, source: None }
+    }
+
+    /// Whether the session takes no writes. Another may, by now: what a database or user is set to counts from the next
+    /// connection on.
+    pub(super) fn is_read_only(&self) -> bool {
+        self.kind == StoreErrorKind::ReadOnly
+    }
+
     /// Something changed in between; look again.
     pub(super) fn moved(what: &'static str) -> Self {
         Self { kind: StoreErrorKind::Internal, conflict: true, source: Some(what.into()) }
@@ -59,6 +70,7 @@ impl From<tokio_postgres::Error> for Trouble {
             // What the server says about a statement it broke off; nothing of it is stored.
             Some("57014" | "55P03" | "25P03") => StoreErrorKind::Timeout,
             Some("53100") => StoreErrorKind::Full,
+            Some("25006") => StoreErrorKind::ReadOnly,
             Some("XX001" | "XX002" | "42P01" | "42703" | "3F000") => StoreErrorKind::Damaged,
             Some(state) => match &state[..2] {
                 "08" | "53" | "57" | "25" | "58" => StoreErrorKind::Unavailable,
@@ -123,8 +135,10 @@ impl Tries {
             || (trouble.is_unknown() && self.effect == Effect::Repeatable);
         self.may_be_done |= trouble.is_unknown() && !planted(Bug::OutcomeForgotten);
         if !worth_it || self.left == 0 {
-            let says_nothing_was_stored =
-                matches!(trouble.kind, StoreErrorKind::Unavailable | StoreErrorKind::Timeout | StoreErrorKind::Full);
+            let says_nothing_was_stored = matches!(
+                trouble.kind,
+                StoreErrorKind::Unavailable | StoreErrorKind::Timeout | StoreErrorKind::Full | StoreErrorKind::ReadOnly
+            );
             let kind = match self.may_be_done && says_nothing_was_stored {
                 true => StoreErrorKind::OutcomeUnknown,
                 false => trouble.kind,

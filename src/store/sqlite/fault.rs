@@ -17,6 +17,7 @@ fn kind(error: &Error) -> StoreErrorKind {
     match error.sqlite_error_code() {
         Some(ErrorCode::DiskFull) if !planted(Bug::FullIsInternal) => StoreErrorKind::Full,
         Some(ErrorCode::ConstraintViolation | ErrorCode::TooBig | ErrorCode::TypeMismatch) => StoreErrorKind::Rejected,
+        Some(ErrorCode::ReadOnly) => StoreErrorKind::ReadOnly,
         Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => StoreErrorKind::Damaged,
         Some(ErrorCode::OperationInterrupted) => StoreErrorKind::Timeout,
         Some(

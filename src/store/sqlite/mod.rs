@@ -22,6 +22,7 @@ mod mark;
 mod migrate;
 mod open;
 mod pause;
+mod ping;
 #[cfg(test)]
 mod plans;
 mod prune;
@@ -46,6 +47,7 @@ use async_trait::async_trait;
 
 use self::checkpoint::Checkpointer;
 use self::open::{OpenedFile, OwnerLock};
+use self::ping::LastWrite;
 use self::readers::Readers;
 use self::time::{StoreTime, catch_up};
 use self::writer::Writer;
@@ -86,6 +88,7 @@ pub struct SqliteStore {
     _checkpointer: Checkpointer,
     readers: Readers,
     writer: Writer,
+    last_write: LastWrite,
     time: StoreTime,
     wake: Wake,
     path: PathBuf,
@@ -109,7 +112,16 @@ impl SqliteStore {
         let checkpointer =
             Checkpointer::start(checkpoints, writer.inbox()).map_err(|error| cannot_start(error.into()))?;
         let readers = Readers::new(path.clone(), settings.read_limit);
-        Ok(Self { _checkpointer: checkpointer, readers, writer, time, wake, path, _owner: owner })
+        Ok(Self {
+            _checkpointer: checkpointer,
+            readers,
+            writer,
+            last_write: LastWrite::default(),
+            time,
+            wake,
+            path,
+            _owner: owner,
+        })
     }
 
     /// Rings when jobs became ready.
@@ -220,9 +232,6 @@ impl Store for SqliteStore {
     }
 
     async fn ping(&self) -> Result<(), StoreError> {
-        if let Some(trouble) = self.writer.inbox().trouble("ping") {
-            return Err(trouble);
-        }
-        self.readers.read("ping", |connection| connection.query_row("SELECT 1", [], |_| Ok(()))).await
+        ping::ping(self).await
     }
 }
