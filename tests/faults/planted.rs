@@ -115,7 +115,7 @@ planted_bugs! {
         "link::f7_a_commit_whose_outcome_is_unknown_is_a_503_that_says_so_and_the_same_key_resolves_it",
         "nothing was changed";
     a_writer_that_panics_is_caught: WriterPanics,
-        "leases::f23_a_running_job_cannot_be_deleted", "OutcomeUnknown";
+        "leases::f23_a_running_job_cannot_be_deleted", "may or may not be stored";
     a_writer_whose_death_goes_unnoticed_is_caught: WriterDeathUnnoticed,
         "unwritable::a_server_whose_writer_thread_has_died_is_not_ready_and_ends_with_an_error",
         "it goes on although nothing can be written any more";
