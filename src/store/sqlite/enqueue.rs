@@ -59,6 +59,7 @@ pub(super) fn enqueue(tx: &mut Tx<'_>, job: &NewJob) -> rusqlite::Result<Enqueue
         job.timeout_ms(),
         job.idempotency_key(),
         now,
+        matches!(job.start(), Start::At(_)).then_some(1),
     ])?;
     tx.moved(job.queue().as_str(), None, Some(Status::Queued));
     if run_at <= now {

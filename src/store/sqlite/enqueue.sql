@@ -1,5 +1,5 @@
 -- enqueue: – → queued
 INSERT INTO jobs (
     id, kind, queue, payload, status, priority, attempts, max_attempts, run_at, timeout_ms, idempotency_key,
-    created_at, updated_at
-) VALUES (?1, ?2, ?3, ?4, 'queued', ?5, 0, ?6, ?7, ?8, ?9, ?10, ?10)
+    created_at, updated_at, run_at_is_wall_clock
+) VALUES (?1, ?2, ?3, ?4, 'queued', ?5, 0, ?6, ?7, ?8, ?9, ?10, ?10, ?11)
