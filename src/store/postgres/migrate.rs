@@ -4,6 +4,7 @@
 use tokio_postgres::Client;
 use tokio_postgres::error::SqlState;
 
+use super::cause::Cause;
 use super::open::{check_server, connect, newer_than_known};
 use super::pool::{Dial, quoted};
 use super::settings::PostgresSettings;
@@ -95,5 +96,5 @@ fn explain(error: tokio_postgres::Error, dial: &Dial, schema: &str, version: i32
         Some(_) => (format!("migration {version} failed and was undone"), "see the server's message"),
         None => (format!("the connection was lost during migration {version}"), "run it again: nothing is half done"),
     };
-    OpenError::new(&dial.shown, problem, way_out).caused_by(error)
+    OpenError::new(&dial.shown, problem, way_out).caused_by(Cause::from(&error))
 }

@@ -9,6 +9,7 @@ mod ask;
 mod attempts;
 mod batch;
 mod cancel;
+mod cause;
 mod claim;
 mod core;
 mod counts;

@@ -15,6 +15,7 @@ use tokio_postgres::tls::TlsStream;
 use tokio_postgres::{Client, Connection, Socket};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
+use super::cause::Cause;
 use super::driver::Driver;
 use super::settings::{Address, PostgresSettings};
 use super::trouble::Trouble;
@@ -68,6 +69,7 @@ impl Dial {
             let (client, connection) = dial.connect_raw().await?;
             let task = tokio::spawn(async move {
                 if let Err(error) = connection.await {
+                    let error = Cause::from(&error);
                     tracing::debug!(%error, "a PostgreSQL connection ended");
                 }
             });

@@ -9,6 +9,7 @@ use sqlx::{AssertSqlSafe, Decode, Postgres, Row, Transaction, Type};
 use uuid::Uuid;
 
 use super::PostgresStore;
+use super::cause::Cause;
 use super::enqueue::Columns;
 use super::moment::Moment;
 use super::row;
@@ -28,7 +29,7 @@ impl PostgresStore {
             let refused =
                 error.as_database_error().and_then(|error| error.code()).is_some_and(|code| &code[..2] == "23");
             let kind = if refused { StoreErrorKind::Rejected } else { StoreErrorKind::Unavailable };
-            StoreError::new(kind, "enqueue_in").caused_by(error)
+            StoreError::new(kind, "enqueue_in").caused_by(Cause::from(&error))
         })
     }
 

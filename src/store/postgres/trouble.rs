@@ -5,6 +5,7 @@ use std::time::Duration;
 use deadpool_postgres::PoolError;
 use tokio_postgres::error::SqlState;
 
+use super::cause::Cause;
 use crate::planted::{Bug, planted};
 use crate::store::{StoreError, StoreErrorKind};
 
@@ -81,14 +82,14 @@ impl From<tokio_postgres::Error> for Trouble {
         };
         // 26000: behind a pooler another server process may not know the prepared statement.
         let conflict = matches!(state, Some("40001" | "40P01" | "26000"));
-        Self { kind, conflict, source: Some(Box::new(error)) }
+        Self { kind, conflict, source: Some(Box::new(Cause::from(&error))) }
     }
 }
 
 /// Whether somebody else held what was wanted, for longer than is waited.
 pub(super) fn is_lock_timeout(error: &StoreError) -> bool {
-    let source = std::error::Error::source(error).and_then(|source| source.downcast_ref::<tokio_postgres::Error>());
-    source.and_then(tokio_postgres::Error::code) == Some(&SqlState::LOCK_NOT_AVAILABLE)
+    let source = std::error::Error::source(error).and_then(|source| source.downcast_ref::<Cause>());
+    source.and_then(Cause::state) == Some(&SqlState::LOCK_NOT_AVAILABLE)
 }
 
 fn is_io(error: &tokio_postgres::Error) -> bool {
@@ -101,7 +102,7 @@ impl From<PoolError> for Trouble {
             PoolError::Timeout(_) => StoreErrorKind::Timeout,
             _ => StoreErrorKind::Unavailable,
         };
-        Self { kind, conflict: false, source: Some(Box::new(error)) }
+        Self { kind, conflict: false, source: Some(Box::new(Cause::from(&error))) }
     }
 }
 
