@@ -1,8 +1,8 @@
 //! Bugs planted on purpose, so that the fault suite itself is tested: each breaks one guarantee, and a test named in
 //! `docs/guarantees.md` must fail with it.
 //!
-//! Only a build with the feature `planted-bugs` contains them, and there only the one named by the variable
-//! `STEADFAST_PLANTED_BUG` is alive. Every other build compiles [`planted`] to `false`, and the sabotage away.
+//! Only a build with the feature `planted-bugs` contains them, and there only the one (or several, with commas between)
+//! named by the variable `STEADFAST_PLANTED_BUG` is alive. Every other build compiles [`planted`] to `false`, and the sabotage away.
 //!
 //! Next: `tests/faults/planted.rs`, which goes through the whole list.
 
@@ -79,6 +79,14 @@ pub(crate) enum Bug {
     ConflictsNotRetried,
     /// Every claim looks from the beginning.
     MarksIgnored,
+    /// A heartbeat is answered by its token alone, whatever job it names.
+    HeartbeatByToken,
+    /// The last token that may make others can be deleted: on PostgreSQL by two processes at once, on SQLite by anybody.
+    LastAdminDeleted,
+    /// The thread that writes to SQLite panics at the first enqueue.
+    WriterPanics,
+    /// The death of that thread is taken for an outage.
+    WriterDeathUnnoticed,
 }
 
 /// Whether this bug is alive in this process.
@@ -94,5 +102,5 @@ pub(crate) fn planted(bug: Bug) -> bool {
     use std::sync::OnceLock;
     static ALIVE: OnceLock<Option<String>> = OnceLock::new();
     let alive = ALIVE.get_or_init(|| std::env::var("STEADFAST_PLANTED_BUG").ok().filter(|name| !name.is_empty()));
-    alive.as_deref().is_some_and(|name| name == format!("{bug:?}"))
+    alive.as_deref().is_some_and(|names| names.split(',').any(|name| name == format!("{bug:?}")))
 }

@@ -20,7 +20,7 @@ use tracing::Instrument;
 use super::limits::TOKEN_MAX_BYTES;
 use super::problem::{Code, Problem};
 use super::state::Exposure;
-use crate::store::{Scope, Store, StoreError, StoreErrorKind, TokenRecord};
+use crate::store::{LastAdmin, Scope, Store, StoreError, StoreErrorKind, TokenDeleted, TokenRecord};
 
 /// 500 ms: a revoked token works for at most this long, plus one look at the store.
 const FRESH: Duration = Duration::from_millis(500);
@@ -110,9 +110,8 @@ pub(super) struct Keys {
     known: RwLock<Option<Known>>,
     /// One look at the store at a time; holds when the last one failed.
     looking: Mutex<Option<(Instant, StoreError)>>,
-    /// One token is revoked at a time, so that two of them cannot each be the last but one.
-    revoking: Mutex<()>,
-    /// Once there was a token, this process is not open again, whatever becomes of the tokens.
+    /// Once there was a token, the server is not open again, whatever becomes of the tokens. What the store said last:
+    /// it keeps that too, for the next process.
     had_token: AtomicBool,
 }
 
@@ -131,7 +130,6 @@ impl Keys {
             exposure,
             known: RwLock::default(),
             looking: Mutex::default(),
-            revoking: Mutex::default(),
             had_token: AtomicBool::new(false),
         }
     }
@@ -153,6 +151,9 @@ impl Keys {
         if self.admin.is_none() && is_open && self.exposure == Exposure::Loopback {
             return Ok(Caller::Anyone);
         }
+        if tokens.is_empty() && self.admin.is_none() {
+            return Err(nobody_gets_in());
+        }
         let (id, secret) = bearer.and_then(|token| token.split_once('.')).ok_or_else(unauthorized)?;
         let secret = SecretHash::of(secret);
         match tokens.get(id) {
@@ -171,19 +172,17 @@ impl Keys {
 
     /// Forgets a token; `false` if there is none with this id. The last one that could make others stays.
     pub(super) async fn revoke(&self, id: String) -> Result<bool, Problem> {
-        let _alone = self.revoking.lock().await;
-        let tokens = self.store.tokens().await?;
-        let is_admin = |token: &&TokenRecord| token.scopes.contains(&Scope::Admin);
-        let mut admins = tokens.iter().filter(is_admin);
-        if self.admin.is_none() && matches!((admins.next(), admins.next()), (Some(only), None) if only.id == id) {
-            return Err(Problem::new(
+        let last_admin = if self.admin.is_some() { LastAdmin::Delete } else { LastAdmin::Keep };
+        let deleted = self.store.delete_token(id, last_admin).await;
+        self.forget();
+        match deleted? {
+            TokenDeleted::Deleted => Ok(true),
+            TokenDeleted::NotFound => Ok(false),
+            TokenDeleted::KeptLastAdmin => Err(Problem::new(
                 Code::LastAdmin,
                 "make another token with the scope admin first, or set STEADFAST_ADMIN_TOKEN and restart",
-            ));
+            )),
         }
-        let revoked = self.store.delete_token(id).await;
-        self.forget();
-        Ok(revoked?)
     }
 
     /// Call after a token was made or revoked.
@@ -212,12 +211,11 @@ impl Keys {
             return Err(error.clone().into());
         }
         let seen = Instant::now();
-        let answer = timeout(LOOK_TIMEOUT, self.store.tokens()).await;
+        let answer = timeout(LOOK_TIMEOUT, self.ask_store()).await;
         match answer.unwrap_or_else(|_| Err(StoreError::new(StoreErrorKind::Timeout, "tokens"))) {
             Ok(tokens) => {
                 *failed = None;
                 let tokens: HashMap<_, _> = tokens.into_iter().map(|token| (token.id.clone(), token)).collect();
-                self.had_token.fetch_or(!tokens.is_empty(), Ordering::Relaxed);
                 let tokens = Arc::new(tokens);
                 let known = Known { tokens: tokens.clone(), seen };
                 *self.known.write().unwrap_or_else(PoisonError::into_inner) = Some(known);
@@ -230,10 +228,24 @@ impl Keys {
         }
     }
 
+    async fn ask_store(&self) -> Result<Vec<TokenRecord>, StoreError> {
+        let tokens = self.store.tokens().await?;
+        if !self.had_token.load(Ordering::Relaxed) {
+            let had_token = !tokens.is_empty() || self.store.had_token().await?;
+            self.had_token.store(had_token, Ordering::Relaxed);
+        }
+        Ok(tokens)
+    }
+
     fn remembered(&self) -> Option<Arc<HashMap<String, TokenRecord>>> {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         known.as_ref().filter(|known| known.seen.elapsed() < FRESH).map(|known| known.tokens.clone())
     }
+}
+
+fn nobody_gets_in() -> Problem {
+    let detail = "this server had tokens and has none left; restart it with STEADFAST_ADMIN_TOKEN set to get in again";
+    Problem::new(Code::Unauthorized, detail)
 }
 
 fn unauthorized() -> Problem {

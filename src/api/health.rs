@@ -13,7 +13,7 @@ use super::limits::CHECK_TIMEOUT;
 use super::problem::{Code, Problem};
 use super::state::{Api, to_the_end};
 use super::wire::Health;
-use crate::store::Store;
+use crate::store::{Store, StoreErrorKind};
 
 /// 500 ms: anybody may ask, so however many do, the store is asked twice a second at most.
 const FRESH: Duration = Duration::from_millis(500);
@@ -31,6 +31,7 @@ impl Pulse {
             return felt.clone();
         }
         let felt = match timeout(CHECK_TIMEOUT, store.ping()).await {
+            Ok(Err(error)) if error.kind() == StoreErrorKind::ReadOnly => Err("read-only".into()),
             // Its own words name neither addresses nor causes.
             Ok(answer) => answer.map_err(|error| error.to_string()),
             Err(_) => Err("no answer in time".into()),
@@ -81,7 +82,7 @@ pub(super) async fn readyz(State(api): State<Api>) -> Result<Answer<Health>, Pro
     if wrong.is_empty() { Ok(ok(Health { status: "ok" })) } else { Err(Problem::new(Code::NotReady, wrong.join("; "))) }
 }
 
-/// Whether the store answers
+/// Whether the store answers and takes writes
 #[utoipa::path(
     get, path = "/health", tag = "health", operation_id = "health", security(()),
     responses((status = 200, description = "it does", body = Health)),

@@ -189,6 +189,12 @@ impl From<StoreError> for Problem {
             StoreErrorKind::Full => {
                 (Code::StorageFull, "the server's disk is full; free some space, then try again", 10)
             }
+            StoreErrorKind::ReadOnly => {
+                (Code::StoreUnavailable, "the database is read-only and nothing was changed; try again later", 10)
+            }
+            StoreErrorKind::Stopped => {
+                (Code::StoreUnavailable, "nothing was changed and the server is about to end; try again shortly", 5)
+            }
             StoreErrorKind::Rejected | StoreErrorKind::Damaged | StoreErrorKind::Internal => {
                 tracing::error!(?error, "a request failed");
                 return Self::new(Code::Internal, "the server's log says more under this request_id");

@@ -60,9 +60,9 @@ pub struct Exposed {
     address: SocketAddr,
 }
 
-/// Whether a server may listen at this address: anywhere with a token, on the loopback also without.
-pub fn may_bind(address: SocketAddr, has_token: bool) -> Result<(), Exposed> {
-    if has_token || exposure(address) == Exposure::Loopback { Ok(()) } else { Err(Exposed { address }) }
+/// Whether a server may listen at this address: anywhere if callers need a token, on the loopback also if not.
+pub fn may_bind(address: SocketAddr, needs_token: bool) -> Result<(), Exposed> {
+    if needs_token || exposure(address) == Exposure::Loopback { Ok(()) } else { Err(Exposed { address }) }
 }
 
 fn exposure(address: SocketAddr) -> Exposure {
@@ -94,8 +94,8 @@ async fn serve_routes(
     shutdown: impl Future<Output = ()> + Send,
 ) -> Result<(), ServeError> {
     let address = listener.local_addr()?;
-    let has_token = settings.admin_token.is_some() || !settings.queue.store().tokens().await?.is_empty();
-    may_bind(address, has_token)?;
+    let needs_token = settings.admin_token.is_some() || settings.queue.store().had_token().await?;
+    may_bind(address, needs_token)?;
     super::metrics::install();
     let api = Shared::new(settings, exposure(address));
     let server = Server {

@@ -2,8 +2,13 @@
 
 use std::io::IsTerminal;
 
+use tracing::Level;
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::filter_fn;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
 
+use super::log_lines::one_line_fields;
 use super::settings::{LogFormat, Settings};
 
 /// Starts logging. Done once, before anything else is started.
@@ -11,9 +16,10 @@ pub(super) fn start(settings: &Settings) {
     let filter = EnvFilter::builder().parse_lossy(&settings.log);
     let colours = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
     let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(colours);
+    let capped = filter_fn(|metadata| is_allowed(metadata.target(), *metadata.level()));
     let started = match settings.log_format {
-        LogFormat::Pretty => lines.try_init(),
-        LogFormat::Json => lines.json().flatten_event(true).try_init(),
+        LogFormat::Pretty => lines.fmt_fields(one_line_fields()).finish().with(capped).try_init(),
+        LogFormat::Json => lines.json().flatten_event(true).finish().with(capped).try_init(),
     };
     // A program that embeds a role may log by itself already.
     let _ = started;
@@ -22,6 +28,18 @@ pub(super) fn start(settings: &Settings) {
         let hint = meant.map(|meant| format!("; did you mean {meant}?")).unwrap_or_default();
         tracing::warn!("the variable {stray} is set but is no setting{hint}");
     }
+}
+
+/// Whatever `RUST_LOG` asks for: other crates say no more than `info`. Below that, drivers print what they are given:
+/// payloads, results, hashes of tokens. What this crate logs holds none of that, at any level.
+fn is_allowed(target: &str, level: Level) -> bool {
+    let most = match target.split("::").next() {
+        Some("steadfast") => Level::TRACE,
+        // At info it passes on what the server's triggers say, and they may quote rows.
+        Some("tokio_postgres") => Level::WARN,
+        _ => Level::INFO,
+    };
+    level <= most
 }
 
 /// A panic of one job's handler is that job's failure and one log line, not a page of text.

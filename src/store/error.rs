@@ -25,10 +25,14 @@ pub enum StoreErrorKind {
     OutcomeUnknown,
     /// The disk is full. Nothing was stored.
     Full,
+    /// The database takes no writes: a standby, or somebody has set it so. Nothing was stored.
+    ReadOnly,
     /// This item cannot be stored; others can.
     Rejected,
     /// The database is damaged, or no longer what this program made. Nothing more is written.
     Damaged,
+    /// The store's own thread has died. Nothing more is written until the process is started again.
+    Stopped,
     /// Anything else: a bug or an unexpected answer.
     Internal,
 }
@@ -56,9 +60,17 @@ impl StoreError {
             StoreErrorKind::Unavailable
             | StoreErrorKind::Timeout
             | StoreErrorKind::OutcomeUnknown
-            | StoreErrorKind::Full => true,
-            StoreErrorKind::Rejected | StoreErrorKind::Damaged | StoreErrorKind::Internal => false,
+            | StoreErrorKind::Full
+            | StoreErrorKind::ReadOnly => true,
+            StoreErrorKind::Rejected | StoreErrorKind::Damaged | StoreErrorKind::Stopped | StoreErrorKind::Internal => {
+                false
+            }
         }
+    }
+
+    /// Whether nothing can be written any more for as long as this process lives: it should end.
+    pub fn is_final(&self) -> bool {
+        matches!(self.kind, StoreErrorKind::Damaged | StoreErrorKind::Stopped)
     }
 }
 
@@ -72,8 +84,10 @@ impl fmt::Display for StoreError {
                  try again with the same idempotency key"
             }
             StoreErrorKind::Full => "the disk is full; free some space, then try again",
+            StoreErrorKind::ReadOnly => "the database is read-only; nothing was changed",
             StoreErrorKind::Rejected => "the database refused this item",
             StoreErrorKind::Damaged => "the database is damaged; stop writing and restore a backup",
+            StoreErrorKind::Stopped => "the store has stopped; start the process again",
             StoreErrorKind::Internal => "the store failed unexpectedly",
         };
         write!(f, "{}: {what}", self.doing)

@@ -6,8 +6,8 @@ use std::time::Instant;
 use async_trait::async_trait;
 
 use super::{
-    Cancelled, Claim, Deleted, Enqueued, Extend, Extended, Known, List, NotStored, Page, PerItem, Prune, Pruned, Reap,
-    Reaped, Redriven, Settle, Settled, Stats, Store, StoreError, TokenRecord,
+    Cancelled, Claim, Deleted, Enqueued, Extend, Extended, Known, LastAdmin, List, NotStored, Page, PerItem, Prune,
+    Pruned, Reap, Reaped, Redriven, Settle, Settled, Stats, Store, StoreError, TokenDeleted, TokenRecord,
 };
 use crate::job::{AttemptRecord, JobId, JobRecord, Kind, KindDefinition, Lease, NewJob, QueueName};
 
@@ -129,8 +129,12 @@ impl Store for Metered {
         measure("tokens", self.inner.tokens(), items).await
     }
 
-    async fn delete_token(&self, id: String) -> Result<bool, StoreError> {
-        measure("delete_token", self.inner.delete_token(id), one).await
+    async fn had_token(&self) -> Result<bool, StoreError> {
+        measure("had_token", self.inner.had_token(), one).await
+    }
+
+    async fn delete_token(&self, id: String, last_admin: LastAdmin) -> Result<TokenDeleted, StoreError> {
+        measure("delete_token", self.inner.delete_token(id, last_admin), one).await
     }
 
     async fn ping(&self) -> Result<(), StoreError> {

@@ -25,7 +25,7 @@ pub use clock::{Clock, HeldClock, SystemClock};
 pub(crate) use complaints::complain;
 pub use error::{KeyTaken, NotStored, OpenError, StoreError, StoreErrorKind};
 pub use metered::Metered;
-pub use token::{NoSuchScope, Scope, TokenRecord};
+pub use token::{LastAdmin, NoSuchScope, Scope, TokenDeleted, TokenRecord};
 pub use verbs::{
     Beat, Cancelled, Claim, Counts, Deleted, Enqueued, Extend, Extended, Known, List, Page, Prune, Pruned, QueueStats,
     Reap, Reaped, Redriven, Settle, Settled, Stats, WorkerFate,
@@ -107,15 +107,20 @@ pub trait Store: std::fmt::Debug + Send + Sync + 'static {
     /// Every declared kind, by name.
     async fn kinds(&self) -> Result<Vec<KindDefinition>, StoreError>;
 
-    /// Adds an API token, or replaces the one with its id.
+    /// Adds an API token, or replaces the one with its id. From then on there was a token.
     async fn put_token(&self, token: TokenRecord) -> Result<(), StoreError>;
 
     /// Every API token, by id.
     async fn tokens(&self) -> Result<Vec<TokenRecord>, StoreError>;
 
-    /// Forgets an API token; `false` if there is none with this id.
-    async fn delete_token(&self, id: String) -> Result<bool, StoreError>;
+    /// Whether there ever was an API token, also if all are gone.
+    async fn had_token(&self) -> Result<bool, StoreError>;
 
-    /// One round trip, to see that the store answers.
+    /// Forgets an API token. Two calls at the same time never delete the last two with the scope `admin` if each is
+    /// to keep the last one.
+    async fn delete_token(&self, id: String, last_admin: LastAdmin) -> Result<TokenDeleted, StoreError>;
+
+    /// One round trip, to see that the store answers and takes writes. A full disk is no failure: there is room again
+    /// once jobs are removed, which takes a server that is ready.
     async fn ping(&self) -> Result<(), StoreError>;
 }

@@ -53,6 +53,26 @@ impl FromStr for Scope {
     }
 }
 
+/// What becomes of the last token that may make others, when it is the one to be deleted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LastAdmin {
+    /// It stays: without it nobody could make another.
+    Keep,
+    /// It goes: the operator has a token that is not in the store.
+    Delete,
+}
+
+/// Answer of delete_token.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TokenDeleted {
+    /// It is gone.
+    Deleted,
+    /// There is none with this id.
+    NotFound,
+    /// It was the last one with the scope `admin` and stays.
+    KeptLastAdmin,
+}
+
 /// One API token.
 #[derive(Clone, PartialEq, Eq)]
 pub struct TokenRecord {

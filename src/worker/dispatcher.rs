@@ -10,7 +10,7 @@ use super::context::Attempt;
 use super::runtime::{Shared, Work};
 use crate::job::limits::BATCH_MAX;
 use crate::job::{Kind, Lease, Outcome};
-use crate::store::{Claim, StoreError, StoreErrorKind, WorkerFate, complain};
+use crate::store::{Claim, StoreError, WorkerFate, complain};
 
 /// 1 s: a job that was claimed ahead and still waits is given back to whoever is faster.
 const HOARDED: Duration = Duration::from_secs(1);
@@ -58,7 +58,7 @@ pub(super) async fn run<S: Send + Sync + 'static>(shared: Arc<Shared<S>>) {
                     }
                 }
             }
-            Err(error) if error.kind() == StoreErrorKind::Damaged => {
+            Err(error) if error.is_final() => {
                 // Not to be mended from here: the watchdog ends the worker.
                 tracing::error!(?error, "the store is beyond use");
                 return;

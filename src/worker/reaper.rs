@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::planted::{Bug, planted};
 use crate::queue::Queue;
-use crate::store::{Reap, StoreError, StoreErrorKind, complain};
+use crate::store::{Reap, StoreError, complain};
 
 /// 500 in one step: short transactions, and a crash of a large fleet is still cleared in seconds.
 const BATCH: usize = 500;
@@ -40,7 +40,7 @@ async fn reap_all(queue: &Queue) -> Result<(), StoreError> {
                     return Ok(());
                 }
             }
-            Err(error) if error.kind() == StoreErrorKind::Damaged => {
+            Err(error) if error.is_final() => {
                 tracing::error!(?error, "the store is beyond use");
                 return Err(error);
             }

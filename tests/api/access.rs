@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use steadfast::api::{ApiSettings, ServeError, may_bind, openapi_json, serve};
+use steadfast::store::{LastAdmin, TokenDeleted};
 
 use crate::client::{Call, Reply};
 use crate::on_every_store;
@@ -17,6 +18,7 @@ on_every_store!(
     a_token_is_shown_once_and_works_until_it_is_revoked,
     the_first_token_of_an_open_server_must_be_admin,
     a_server_that_had_a_token_is_not_open_again,
+    a_restarted_server_that_had_a_token_is_not_open_and_says_how_to_get_in,
     a_long_poll_whose_token_is_revoked_gets_no_job,
     a_lease_belongs_to_the_token_that_claimed_it,
     an_open_server_answers_only_its_own_names,
@@ -168,7 +170,8 @@ async fn a_token_is_shown_once_and_works_until_it_is_revoked(world: World) {
     assert!(!list.body.contains(secret), "shown once");
     server.call("GET", "/jobs").token(token).send().await.expect(200);
     // Revoked behind this server's back, as by another process on the same store.
-    assert!(server.queue.store().delete_token(id.to_owned()).await.unwrap());
+    let deleted = server.queue.store().delete_token(id.to_owned(), LastAdmin::Delete).await.unwrap();
+    assert_eq!(deleted, TokenDeleted::Deleted);
     let revoked = Instant::now();
     while server.call("GET", "/jobs").token(token).send().await.status != 401 {
         assert!(revoked.elapsed() < Duration::from_secs(1), "still works after a second");
@@ -207,12 +210,41 @@ async fn a_server_that_had_a_token_is_not_open_again(world: World) {
     let (token, id) = (made["token"].as_str().unwrap(), made["id"].as_str().unwrap());
     server.call("GET", "/jobs").token(token).send().await.expect(200);
     // Removed behind this server's back, as by hand in the database.
-    assert!(server.queue.store().delete_token(id.to_owned()).await.unwrap());
+    let deleted = server.queue.store().delete_token(id.to_owned(), LastAdmin::Delete).await.unwrap();
+    assert_eq!(deleted, TokenDeleted::Deleted);
     let removed = Instant::now();
     while server.call("GET", "/jobs").token(token).send().await.status != 401 {
         assert!(removed.elapsed() < Duration::from_secs(1), "still works after a second");
     }
     server.get("/jobs").await.problem(401, "unauthorized");
+}
+
+async fn a_restarted_server_that_had_a_token_is_not_open_and_says_how_to_get_in(world: World) {
+    let server = world.server().await;
+    let made = server.post("/tokens", json!({"name": "x", "scopes": ["admin"]})).await.expect(201);
+    let id = made["id"].as_str().unwrap().to_owned();
+    let deleted = server.queue.store().delete_token(id, LastAdmin::Delete).await.unwrap();
+    assert_eq!(deleted, TokenDeleted::Deleted);
+    stopped(server).await;
+    let server = world.server().await;
+    let refused = server.get("/jobs").await.problem(401, "unauthorized");
+    assert!(refused["detail"].as_str().unwrap().contains("STEADFAST_ADMIN_TOKEN"), "{refused}");
+    server.call("GET", "/jobs").token("any.thing").send().await.problem(401, "unauthorized");
+    stopped(server).await;
+    let server = closed_server(&world).await;
+    server.call("GET", "/jobs").token(ADMIN).send().await.expect(200);
+    server.get("/jobs").await.problem(401, "unauthorized");
+}
+
+/// SQLite: its file has one owner, so the next server can start only now.
+async fn stopped(server: Server) {
+    let queue = server.queue.clone();
+    server.stop().await.unwrap().unwrap();
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while std::sync::Arc::strong_count(queue.store()) > 1 {
+        assert!(Instant::now() < deadline, "something of the server still uses the store");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
 }
 
 async fn a_long_poll_whose_token_is_revoked_gets_no_job(world: World) {

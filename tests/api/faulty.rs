@@ -106,6 +106,7 @@ pass_on! {
     kinds() -> Result<Vec<KindDefinition>, StoreError>;
     put_token(token: TokenRecord) -> Result<(), StoreError>;
     tokens() -> Result<Vec<TokenRecord>, StoreError>;
-    delete_token(id: String) -> Result<bool, StoreError>;
+    had_token() -> Result<bool, StoreError>;
+    delete_token(id: String, last_admin: LastAdmin) -> Result<TokenDeleted, StoreError>;
     ping() -> Result<(), StoreError>;
 }

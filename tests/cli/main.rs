@@ -4,6 +4,7 @@
 
 mod bench;
 mod bulk;
+mod canary;
 mod command_line;
 mod config;
 mod fleet;

@@ -134,6 +134,35 @@ pub(crate) async fn a_heartbeat_with_a_token_or_job_nobody_knows_is_lost(world: 
     assert_eq!((world.all_of(lease.job().id).await, world.all_of(other.job().id).await), before);
 }
 
+pub(crate) async fn a_heartbeat_with_the_token_of_another_lease_in_the_same_call_is_lost(world: &impl World) {
+    let (lease, other) = (world.running(job("welcome")).await, world.running(job("welcome")).await);
+    let before = world.all_of(lease.job().id).await;
+    world.advance(SECOND).await;
+    let borrowed = LeaseKey { token: other.token(), ..lease.key() };
+    let beat = |lease| Beat { lease, progress: Some(percent(99)) };
+    for (beats, expected) in [
+        (vec![borrowed, other.key()], vec![Extended::Lost, Extended::Ok]),
+        (vec![other.key(), borrowed, other.key()], vec![Extended::Ok, Extended::Lost, Extended::Ok]),
+    ] {
+        let beats = beats.into_iter().map(beat).collect();
+        assert_eq!(world.store().extend(Extend { beats, lease: Some(HOUR) }).await.unwrap(), expected);
+        assert_eq!(world.all_of(lease.job().id).await, before);
+    }
+    assert_eq!(world.job(other.job().id).await.lease_expires_at, Some(world.now().await + HOUR));
+}
+
+pub(crate) async fn two_heartbeats_for_one_lease_in_one_call_are_both_answered_and_the_newer_progress_stays(
+    world: &impl World,
+) {
+    let lease = world.running(job("welcome")).await;
+    for (reports, kept) in [([Some(10), Some(20)], 20), ([Some(30), None], 30)] {
+        let beats = reports.map(|report| Beat { lease: lease.key(), progress: report.map(percent) }).to_vec();
+        let answers = world.store().extend(Extend { beats, lease: None }).await.unwrap();
+        assert_eq!(answers, [Extended::Ok; 2]);
+        assert_eq!(world.job(lease.job().id).await.progress, Some(percent(kept)));
+    }
+}
+
 async fn assert_lost(world: &impl World, lease: &steadfast::job::Lease, why: &str) {
     let before = world.all_of(lease.job().id).await;
     world.advance(SECOND).await;

@@ -65,6 +65,8 @@ macro_rules! conformance_suite {
                 a_heartbeat_is_lost_after_the_reaper_and_after_the_next_claim,
                 the_attempt_number_is_no_fence_for_a_heartbeat,
                 a_heartbeat_with_a_token_or_job_nobody_knows_is_lost,
+                a_heartbeat_with_the_token_of_another_lease_in_the_same_call_is_lost,
+                two_heartbeats_for_one_lease_in_one_call_are_both_answered_and_the_newer_progress_stays,
                 progress_is_stored_and_kept_until_there_is_newer,
                 a_batch_of_heartbeats_is_answered_in_order_and_one_lost_harms_no_other,
             );
@@ -213,6 +215,8 @@ macro_rules! conformance_suite {
                 tokens_are_kept_as_given_and_told_by_id,
                 a_token_with_a_known_id_replaces_the_old_one,
                 a_revoked_token_is_gone_and_the_others_stay,
+                the_last_token_with_the_scope_admin_stays_unless_it_is_said_to_go,
+                that_there_was_a_token_is_known_after_the_last_is_gone,
             );
             cases!($world, pause:
                 nothing_is_claimed_from_a_paused_queue_until_it_is_resumed,

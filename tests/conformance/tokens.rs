@@ -1,6 +1,6 @@
-//! put_token, tokens, delete_token: who may use the API.
+//! put_token, tokens, had_token, delete_token: who may use the API.
 
-use steadfast::store::{Scope, TokenRecord};
+use steadfast::store::{LastAdmin, Scope, TokenDeleted, TokenRecord};
 
 use crate::world::World;
 
@@ -36,7 +36,35 @@ pub(crate) async fn a_revoked_token_is_gone_and_the_others_stay(world: &impl Wor
     let (a, b) = (token("a", &[Scope::Read]), token("b", &[Scope::Read]));
     store.put_token(a).await.unwrap();
     store.put_token(b.clone()).await.unwrap();
-    assert!(store.delete_token("a".into()).await.unwrap());
-    assert!(!store.delete_token("a".into()).await.unwrap());
+    assert_eq!(store.delete_token("a".into(), LastAdmin::Keep).await.unwrap(), TokenDeleted::Deleted);
+    assert_eq!(store.delete_token("a".into(), LastAdmin::Keep).await.unwrap(), TokenDeleted::NotFound);
     assert_eq!(store.tokens().await.unwrap(), [b]);
+}
+
+pub(crate) async fn the_last_token_with_the_scope_admin_stays_unless_it_is_said_to_go(world: &impl World) {
+    let store = world.store();
+    let delete = async |id: &str, last| store.delete_token(id.into(), last).await.unwrap();
+    for (id, scopes) in [("a", &Scope::ALL[..]), ("b", &[Scope::Admin]), ("c", &[Scope::Read, Scope::Work])] {
+        store.put_token(token(id, scopes)).await.unwrap();
+    }
+    assert_eq!(delete("a", LastAdmin::Keep).await, TokenDeleted::Deleted, "there is another");
+    assert_eq!(delete("b", LastAdmin::Keep).await, TokenDeleted::KeptLastAdmin);
+    assert_eq!(delete("x", LastAdmin::Keep).await, TokenDeleted::NotFound);
+    assert_eq!(delete("c", LastAdmin::Keep).await, TokenDeleted::Deleted, "others come and go");
+    assert_eq!(store.tokens().await.unwrap(), [token("b", &[Scope::Admin])]);
+    assert_eq!(delete("b", LastAdmin::Delete).await, TokenDeleted::Deleted);
+    assert_eq!(store.tokens().await.unwrap(), []);
+}
+
+pub(crate) async fn that_there_was_a_token_is_known_after_the_last_is_gone(world: &impl World) {
+    let store = world.store();
+    assert!(!store.had_token().await.unwrap());
+    assert_eq!(store.delete_token("a".into(), LastAdmin::Delete).await.unwrap(), TokenDeleted::NotFound);
+    assert!(!store.had_token().await.unwrap());
+    for _ in 0..2 {
+        store.put_token(token("a", &[Scope::Admin])).await.unwrap();
+        assert!(store.had_token().await.unwrap());
+        assert_eq!(store.delete_token("a".into(), LastAdmin::Delete).await.unwrap(), TokenDeleted::Deleted);
+        assert!(store.had_token().await.unwrap());
+    }
 }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use steadfast::job::{AttemptOutcome, JobId, JobRecord, Lease, Outcome, WorkerId};
-use steadfast::store::{self, Claim, Deleted, Reap, Settle, Settled, WorkerFate};
+use steadfast::job::{AttemptOutcome, JobId, JobRecord, Lease, LeaseKey, Outcome, WorkerId};
+use steadfast::store::{self, Beat, Claim, Deleted, Extend, Extended, Reap, Settle, Settled, WorkerFate};
 use steadfast::worker::{JobError, WorkerSettings};
 use steadfast::{Context, Queue, Status, Worker};
 
@@ -77,6 +77,23 @@ async fn f15_a_late_settle_counts_and_the_same_again_gets_the_same_answer_on_sql
 #[tokio::test]
 async fn f15_a_late_settle_counts_and_the_same_again_gets_the_same_answer_on_postgresql() {
     f15(Stage::on_postgres().await).await;
+}
+
+#[tokio::test]
+async fn g4_a_heartbeat_with_the_token_of_another_lease_is_lost() {
+    for store in Store::BOTH {
+        let stage = Stage::on(store).await;
+        let queue = stage.queue().await;
+        for _ in 0..2 {
+            queue.enqueue(QUICK).await.unwrap();
+        }
+        let (lease, other) = (claim_one(&queue).await, claim_one(&queue).await);
+        let borrowed = LeaseKey { token: other.token(), ..lease.key() };
+        let beats = [borrowed, other.key()].map(|lease| Beat { lease, progress: None }).to_vec();
+        let answers = queue.store().extend(Extend { beats, lease: None }).await.unwrap();
+        let expected = [Extended::Lost, Extended::Ok];
+        assert_eq!(answers, expected, "a heartbeat with another lease's token is lost, {store:?}");
+    }
 }
 
 async fn f17(stage: Stage) {

@@ -42,5 +42,7 @@ mod stage;
 #[path = "../support/mod.rs"]
 mod support;
 mod sync_order;
+mod tokens;
 mod tracer;
+mod unwritable;
 mod zombies;

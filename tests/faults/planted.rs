@@ -118,6 +118,18 @@ planted_bugs! {
     an_unknown_outcome_that_is_denied_is_caught: OutcomeForgotten,
         "link::f7_a_commit_whose_outcome_is_unknown_is_a_503_that_says_so_and_the_same_key_resolves_it",
         "nothing was changed";
+    a_writer_that_panics_is_caught: WriterPanics,
+        "leases::f23_a_running_job_cannot_be_deleted", "may or may not be stored";
+    a_writer_whose_death_goes_unnoticed_is_caught: WriterDeathUnnoticed,
+        "unwritable::a_server_whose_writer_thread_has_died_is_not_ready_and_ends_with_an_error",
+        "it goes on although nothing can be written any more";
+    a_heartbeat_answered_by_its_token_alone_is_caught: HeartbeatByToken,
+        "leases::g4_a_heartbeat_with_the_token_of_another_lease_is_lost", "with another lease's token";
+    a_last_admin_token_that_two_processes_delete_is_caught: LastAdminDeleted,
+        "tokens::s33_two_processes_that_delete_the_last_two_admin_tokens_in_the_same_moment_leave_one_on_postgresql",
+        "both of the last two";
+    a_last_admin_token_that_is_deleted_is_caught_on_sqlite: LastAdminDeleted,
+        "tokens::s33_of_the_last_two_admin_tokens_one_stays_whoever_deletes_them_at_once", "both of the last two";
 }
 
 #[track_caller]

@@ -69,6 +69,8 @@ async fn a_schema_that_is_missing_older_or_newer_is_refused() {
     admin.batch_execute("INSERT INTO steadfast_migrations VALUES (99, now())").await.unwrap();
     let newer = refused(database.settings()).await;
     assert!(newer.contains("version 99") && newer.contains("as new as the tables"), "{newer}");
+    let newer = migrate(&database.settings()).await.unwrap_err().to_string();
+    assert!(newer.contains("version 99") && newer.contains("as new as the tables"), "an older migrate: {newer}");
     admin.batch_execute("DELETE FROM steadfast_migrations").await.unwrap();
     assert!(refused(database.settings()).await.contains("run `steadfast migrate`"));
 }

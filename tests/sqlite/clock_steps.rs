@@ -121,6 +121,43 @@ async fn a_retry_keeps_its_backoff_when_the_clock_steps() {
 }
 
 #[tokio::test]
+async fn a_delay_keeps_its_length_when_the_clock_steps() {
+    for step in STEPS {
+        let world = World::new();
+        enqueue_one(&world.store, JobRequest { delay_ms: Some(60_000), ..job() }).await;
+        world.clock.advance(SECOND * 20);
+        world.step(step);
+        assert_eq!(claim(&world.store, 1).await, [], "{step:?}");
+        world.clock.advance(SECOND * 39);
+        assert_eq!(claim(&world.store, 1).await, [], "{step:?}");
+        world.clock.advance(SECOND);
+        assert_eq!(claim(&world.store, 1).await.len(), 1, "{step:?}");
+    }
+}
+
+/// Times of day and delays side by side, the clock set again and again; then the process is started anew.
+#[tokio::test]
+async fn a_delay_keeps_its_length_over_several_steps_and_a_restart() {
+    let World { file, store, clock } = World::new();
+    enqueue_one(&store, JobRequest { delay_ms: Some(600_000), ..job() }).await;
+    let at = Some(clock.wall() + HOUR * 3);
+    let later = enqueue_one(&store, JobRequest { run_at: at, ..job() }).await;
+    for step in [-HOUR, HOUR, -HOUR] {
+        clock.advance(SECOND * 60);
+        clock.set_wall(clock.wall() + step);
+        assert_eq!(claim(&store, 10).await, [], "{step:?}");
+    }
+    drop(store);
+    let clock = Arc::new(HeldClock::at(clock.wall()));
+    let store = file.open_at(&clock);
+    clock.advance(SECOND * (600 - 180) - SECOND);
+    assert_eq!(claim(&store, 10).await, []);
+    clock.advance(SECOND);
+    assert_eq!(claim(&store, 10).await.len(), 1);
+    assert_eq!(Some(job_with(&store, later).await.run_at), at, "a time of day stays one");
+}
+
+#[tokio::test]
 async fn a_start_at_a_time_of_day_follows_the_clock() {
     let world = World::new();
     let run_at = Some(world.clock.wall() + HOUR / 2);
@@ -209,6 +246,7 @@ async fn a_clock_that_went_back_while_the_file_was_closed_keeps_no_waiting_job_b
     store.settle(vec![settle]).await.unwrap().remove(0).unwrap();
     let time_of_day = Some(clock.wall() + HOUR);
     let later = enqueue_one(&store, JobRequest { run_at: time_of_day, ..job() }).await;
+    let delayed = enqueue_one(&store, JobRequest { delay_ms: Some(90_000), ..job() }).await;
     drop(store);
     let clock = Arc::new(HeldClock::at(clock.wall() - HOUR));
     let store = file.open_at(&clock);
@@ -216,5 +254,8 @@ async fn a_clock_that_went_back_while_the_file_was_closed_keeps_no_waiting_job_b
     clock.advance(SECOND * 60);
     let retried = claim(&store, 10).await;
     assert_eq!(retried.iter().map(|lease| lease.job().id).collect::<Vec<_>>(), [lease.job().id], "after its backoff");
+    clock.advance(SECOND * 30);
+    let started = claim(&store, 10).await;
+    assert_eq!(started.iter().map(|lease| lease.job().id).collect::<Vec<_>>(), [delayed], "after its delay");
     assert_eq!(Some(job_with(&store, later).await.run_at), time_of_day, "a time of day stays one");
 }

@@ -204,6 +204,8 @@ async fn a_schema_from_the_future() {
     let (file, _) = JobsFile::with_jobs(3).await;
     file.stranger().pragma_update(None, "user_version", 999).unwrap();
     assert_says(&refusal(&file.path), "its schema is version 999", "run the newer program that wrote it");
+    let refused = steadfast::store::sqlite::migrate(&file.path).unwrap_err().to_string();
+    assert_says(&refused, "its schema is version 999", "run the newer program that wrote it");
 }
 
 #[tokio::test]

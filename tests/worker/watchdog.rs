@@ -149,8 +149,15 @@ impl Store for ProbedStore {
     async fn tokens(&self) -> Result<Vec<steadfast::store::TokenRecord>, StoreError> {
         self.inner.tokens().await
     }
-    async fn delete_token(&self, id: String) -> Result<bool, StoreError> {
-        self.inner.delete_token(id).await
+    async fn had_token(&self) -> Result<bool, StoreError> {
+        self.inner.had_token().await
+    }
+    async fn delete_token(
+        &self,
+        id: String,
+        last_admin: steadfast::store::LastAdmin,
+    ) -> Result<steadfast::store::TokenDeleted, StoreError> {
+        self.inner.delete_token(id, last_admin).await
     }
     async fn ping(&self) -> Result<(), StoreError> {
         self.inner.ping().await

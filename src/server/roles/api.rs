@@ -31,14 +31,20 @@ pub(in crate::server) async fn run(settings: &Settings) -> Result<()> {
 
 /// A socket for the API, unless strangers could reach it unhindered.
 pub(super) async fn bind(settings: &Settings, queue: &Queue) -> Result<TcpListener> {
-    let has_token = has_token(settings, queue).await?;
-    may_bind(settings.api_bind_addr, has_token)?;
+    may_bind(settings.api_bind_addr, needs_token(settings, queue).await?)?;
     open::listen(settings.api_bind_addr, "API_BIND_ADDR").await
 }
 
-pub(super) async fn has_token(settings: &Settings, queue: &Queue) -> Result<bool> {
-    let stored = queue.store().tokens().await.context("cannot see whether there are API tokens")?;
-    Ok(settings.admin_token.is_some() || !stored.is_empty())
+/// Whether callers need a token: there is one, or there was one.
+pub(super) async fn needs_token(settings: &Settings, queue: &Queue) -> Result<bool> {
+    let unseen = "cannot see whether there are API tokens";
+    if settings.admin_token.is_some() || !queue.store().had_token().await.context(unseen)? {
+        return Ok(settings.admin_token.is_some());
+    }
+    if queue.store().tokens().await.context(unseen)?.is_empty() {
+        tracing::warn!("there were API tokens and none is left: nobody gets in; set STEADFAST_ADMIN_TOKEN and restart");
+    }
+    Ok(true)
 }
 
 /// Serves requests until the signal, then lets requests finish, then the crew. A crew that ends by itself takes the

@@ -25,7 +25,7 @@ pub(super) enum Crew {
     Housekeeping { queue: Queue, settings: Box<WorkerSettings>, health: WorkerHealth },
     /// Built without the feature `worker`.
     #[cfg(not(feature = "worker"))]
-    Nobody,
+    Nobody(Queue),
 }
 
 #[cfg(feature = "worker")]
@@ -73,9 +73,9 @@ impl Crew {
 
 #[cfg(not(feature = "worker"))]
 impl Crew {
-    pub(super) fn housekeeping(_: &Settings, _: &Queue) -> Self {
+    pub(super) fn housekeeping(_: &Settings, queue: &Queue) -> Self {
         tracing::warn!("built without the feature `worker`: expired leases must be looked for by another process");
-        Self::Nobody
+        Self::Nobody(queue.clone())
     }
 
     #[cfg(feature = "api")]
@@ -83,9 +83,23 @@ impl Crew {
         Vec::new()
     }
 
+    /// Until `shutdown`, or until the store is beyond use: there is no reaper here to find that out.
     pub(super) async fn work(self, shutdown: impl Future<Output = ()>) -> Result<()> {
-        shutdown.await;
-        Ok(())
+        let Self::Nobody(queue) = self;
+        let looking = async {
+            loop {
+                if let Err(error) = queue.store().ping().await
+                    && error.is_final()
+                {
+                    return error;
+                }
+                tokio::time::sleep(std::time::Duration::from_secs(5)).await;
+            }
+        };
+        tokio::select! {
+            () = shutdown => Ok(()),
+            error = looking => Err(error.into()),
+        }
     }
 }
 

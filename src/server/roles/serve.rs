@@ -18,7 +18,7 @@ pub(in crate::server) async fn run(settings: &Settings) -> Result<()> {
     let kinds = queue.kinds().await?.into_iter().map(|kind| kind.kind.to_string()).collect();
     let facts = banner::Facts {
         address: listener.local_addr()?,
-        open: !api::has_token(settings, &queue).await?,
+        open: !api::needs_token(settings, &queue).await?,
         kinds,
         settings,
     };

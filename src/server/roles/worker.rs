@@ -38,7 +38,7 @@ impl Probes {
             say(&banner::one_line("worker", "no port", &settings.database_url));
             return Ok(Self(None));
         };
-        crate::api::may_bind(address, super::api::has_token(settings, queue).await?)?;
+        crate::api::may_bind(address, super::api::needs_token(settings, queue).await?)?;
         let listener = open::listen(address, "WORKER_METRICS_BIND_ADDR").await?;
         say(&banner::one_line("worker", listener.local_addr()?, &settings.database_url));
         let api = super::api::api_settings(settings, queue.clone(), crew);

@@ -13,14 +13,21 @@ use super::core::Core;
 use super::row;
 use super::trouble::{Effect, Tries, Trouble};
 use crate::job::Progress;
-use crate::store::{Extend, Extended, StoreError};
+use crate::planted::{Bug, planted};
+use crate::store::{Beat, Extend, Extended, StoreError};
 
 /// 5 + 20 + 80 ms: the verbs of this program hold a row no longer than that, on any day but a bad one.
 const WAITS: [Duration; 3] = [Duration::from_millis(5), Duration::from_millis(20), Duration::from_millis(80)];
 
 /// What each lease has to tell, once each and in one order everywhere. Of two beats for one lease the newer progress
 /// counts.
-type Beats<'a> = BTreeMap<(Uuid, Uuid), Option<&'a Progress>>;
+type Beats<'a> = BTreeMap<LeaseId, Option<&'a Progress>>;
+
+/// Job and token: a token is worth nothing with another job's id.
+type LeaseId = (Uuid, Uuid);
+
+/// Leases that are held, each with whether cancellation was requested.
+type Held = HashMap<LeaseId, bool>;
 
 pub(super) async fn extend(core: &Core, extend: Extend) -> Result<Vec<Extended>, StoreError> {
     if extend.beats.is_empty() {
@@ -40,16 +47,16 @@ async fn try_extend(core: &Core, extend: &Extend) -> Result<Vec<Extended>, Troub
     let work = async {
         let mut beats = Beats::new();
         for beat in &extend.beats {
-            let progress = beats.entry((*beat.lease.job_id.as_uuid(), *beat.lease.token.as_uuid())).or_default();
+            let progress = beats.entry(lease_id(beat)).or_default();
             *progress = beat.progress.as_ref().or(*progress);
         }
         let lease_ms = extend.lease.map(row::millis);
-        let mut held = HashMap::with_capacity(beats.len());
+        let mut held = Held::with_capacity(beats.len());
         let mut waits = WAITS.iter();
         loop {
             step(core, &link, &mut beats, lease_ms, &mut held).await?;
             let locked = locked(core, &link, &beats).await?;
-            beats.retain(|(_, token), _| locked.contains_key(token));
+            beats.retain(|lease, _| locked.contains_key(lease));
             match waits.next() {
                 Some(wait) if !beats.is_empty() => sleep(*wait).await,
                 _ => {
@@ -58,12 +65,12 @@ async fn try_extend(core: &Core, extend: &Extend) -> Result<Vec<Extended>, Troub
                 }
             }
         }
-        let answer = |token| match held.get(token) {
+        let answer = |beat| match held_by(&held, beat) {
             Some(true) => Extended::Cancel,
             Some(false) => Extended::Ok,
             None => Extended::Lost,
         };
-        Ok(extend.beats.iter().map(|beat| answer(beat.lease.token.as_uuid())).collect())
+        Ok(extend.beats.iter().map(answer).collect())
     };
     let answer = timeout(link.patience(), work).await;
     link.finish(answer)
@@ -75,28 +82,41 @@ async fn step(
     link: &Object,
     beats: &mut Beats<'_>,
     lease_ms: Option<i64>,
-    held: &mut HashMap<Uuid, bool>,
+    held: &mut Held,
 ) -> Result<(), Trouble> {
     let (ids, tokens): (Vec<Uuid>, Vec<Uuid>) = beats.keys().copied().unzip();
     let progress: Vec<Option<String>> =
         beats.values().map(|progress| progress.and_then(|progress| serde_json::to_string(progress).ok())).collect();
     let statement = link.prepare_cached(&core.sql.extend).await?;
-    held.extend(fates(&link.query(&statement, &[&ids, &tokens, &progress, &lease_ms]).await?)?);
-    beats.retain(|(_, token), _| !held.contains_key(token));
+    held.extend(read_held(&link.query(&statement, &[&ids, &tokens, &progress, &lease_ms]).await?)?);
+    beats.retain(|lease, _| !held.contains_key(lease));
     Ok(())
 }
 
 /// The leases that are held although they could not be extended just now.
-async fn locked(core: &Core, link: &Object, beats: &Beats<'_>) -> Result<HashMap<Uuid, bool>, Trouble> {
+async fn locked(core: &Core, link: &Object, beats: &Beats<'_>) -> Result<Held, Trouble> {
     if beats.is_empty() {
-        return Ok(HashMap::new());
+        return Ok(Held::new());
     }
     let (ids, tokens): (Vec<Uuid>, Vec<Uuid>) = beats.keys().copied().unzip();
     let statement = link.prepare_cached(&core.sql.extend_locked).await?;
-    fates(&link.query(&statement, &[&ids, &tokens]).await?)
+    read_held(&link.query(&statement, &[&ids, &tokens]).await?)
 }
 
-/// Tokens, each with whether cancellation was requested.
-fn fates(rows: &[Row]) -> Result<HashMap<Uuid, bool>, Trouble> {
-    rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
+fn read_held(rows: &[Row]) -> Result<Held, Trouble> {
+    rows.iter().map(|row| Ok(((row.try_get(0)?, row.try_get(1)?), row.try_get(2)?))).collect()
+}
+
+/// What a beat is looked up by.
+fn lease_id(beat: &Beat) -> LeaseId {
+    (*beat.lease.job_id.as_uuid(), *beat.lease.token.as_uuid())
+}
+
+/// Whether a beat's lease is held and, if so, whether cancellation was requested.
+fn held_by(held: &Held, beat: &Beat) -> Option<bool> {
+    if planted(Bug::HeartbeatByToken) {
+        let token = beat.lease.token.as_uuid();
+        return held.iter().find(|((_, held), _)| held == token).map(|(_, cancel)| *cancel);
+    }
+    held.get(&lease_id(beat)).copied()
 }

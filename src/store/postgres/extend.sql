@@ -12,4 +12,4 @@ SET lease_expires_at = least(now() + coalesce($4::bigint, j.lease_ms) * interval
     progress = coalesce(h.progress, j.progress), updated_at = now()
 FROM held h
 WHERE j.id = h.id AND j.lease_token = h.token AND j.lease_expires_at IS NOT NULL
-RETURNING j.lease_token, j.cancel_requested
+RETURNING j.id, j.lease_token, j.cancel_requested

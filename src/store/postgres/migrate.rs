@@ -4,7 +4,8 @@
 use tokio_postgres::Client;
 use tokio_postgres::error::SqlState;
 
-use super::open::{check_server, connect};
+use super::cause::Cause;
+use super::open::{check_server, connect, newer_than_known};
 use super::pool::{Dial, quoted};
 use super::settings::PostgresSettings;
 use super::sql::rendered;
@@ -31,15 +32,25 @@ pub async fn migrate(settings: &PostgresSettings) -> Result<usize, OpenError> {
     for (n, migration) in MIGRATIONS.iter().enumerate() {
         let version = n as i32 + 1;
         match step(&mut client, &settings.schema, version, migration).await {
-            Ok(done) => applied += usize::from(done),
+            Ok(Step::Applied) => applied += 1,
+            Ok(Step::AppliedBefore) => {}
+            Ok(Step::Newer(found)) => return Err(newer_than_known(found, &dial, settings)),
             Err(error) => return Err(explain(error, &dial, &settings.schema, version)),
         }
     }
     Ok(applied)
 }
 
+/// What came of one migration.
+enum Step {
+    Applied,
+    AppliedBefore,
+    /// A newer program has been here; this is its version. Nothing was changed.
+    Newer(i32),
+}
+
 /// Applies one migration, unless it has been.
-async fn step(client: &mut Client, schema: &str, version: i32, migration: &str) -> Result<bool, tokio_postgres::Error> {
+async fn step(client: &mut Client, schema: &str, version: i32, migration: &str) -> Result<Step, tokio_postgres::Error> {
     let transaction = client.transaction().await?;
     // Another migrator may take long, and so may an index on a large table.
     transaction.batch_execute("SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = 0").await?;
@@ -56,15 +67,19 @@ async fn step(client: &mut Client, schema: &str, version: i32, migration: &str) 
         let create = format!("CREATE TABLE {table} (version integer PRIMARY KEY, applied_at timestamptz NOT NULL)");
         transaction.batch_execute(&create).await?;
     }
-    let find = format!("SELECT FROM {table} WHERE version >= $1 LIMIT 1");
-    let done = transaction.query_opt(&find, &[&version]).await?.is_some();
-    if !done {
-        transaction.batch_execute(&rendered(migration, schema)).await?;
-        let record = format!("INSERT INTO {table} (version, applied_at) VALUES ($1, now())");
-        transaction.execute(&record, &[&version]).await?;
+    let find = format!("SELECT coalesce(max(version), 0) FROM {table}");
+    let found: i32 = transaction.query_one(&find, &[]).await?.try_get(0)?;
+    if found > MIGRATIONS.len() as i32 {
+        return Ok(Step::Newer(found));
     }
+    if found >= version {
+        return Ok(Step::AppliedBefore);
+    }
+    transaction.batch_execute(&rendered(migration, schema)).await?;
+    let record = format!("INSERT INTO {table} (version, applied_at) VALUES ($1, now())");
+    transaction.execute(&record, &[&version]).await?;
     transaction.commit().await?;
-    Ok(!done)
+    Ok(Step::Applied)
 }
 
 fn explain(error: tokio_postgres::Error, dial: &Dial, schema: &str, version: i32) -> OpenError {
@@ -81,5 +96,5 @@ fn explain(error: tokio_postgres::Error, dial: &Dial, schema: &str, version: i32
         Some(_) => (format!("migration {version} failed and was undone"), "see the server's message"),
         None => (format!("the connection was lost during migration {version}"), "run it again: nothing is half done"),
     };
-    OpenError::new(&dial.shown, problem, way_out).caused_by(error)
+    OpenError::new(&dial.shown, problem, way_out).caused_by(Cause::from(&error))
 }

@@ -9,6 +9,7 @@ mod ask;
 mod attempts;
 mod batch;
 mod cancel;
+mod cause;
 mod claim;
 mod core;
 mod counts;
@@ -27,6 +28,7 @@ mod moment;
 mod observe;
 mod open;
 mod pause;
+mod ping;
 mod pool;
 mod prune;
 mod reap;
@@ -61,10 +63,10 @@ use self::core::Core;
 use self::enqueue::EnqueueFlush;
 use self::pool::Dial;
 use self::settle::SettleFlush;
-use self::trouble::{Effect, Trouble};
+use self::trouble::Trouble;
 use super::{
-    Cancelled, Claim, Deleted, Enqueued, Extend, Extended, Known, List, NotStored, OpenError, Page, PerItem, Prune,
-    Pruned, Reap, Reaped, Redriven, Settle, Settled, Stats, Store, StoreError, TokenRecord, Wake,
+    Cancelled, Claim, Deleted, Enqueued, Extend, Extended, Known, LastAdmin, List, NotStored, OpenError, Page, PerItem,
+    Prune, Pruned, Reap, Reaped, Redriven, Settle, Settled, Stats, Store, StoreError, TokenDeleted, TokenRecord, Wake,
 };
 use crate::job::{AttemptRecord, JobId, JobRecord, Kind, KindDefinition, Lease, NewJob, QueueName};
 
@@ -202,11 +204,15 @@ impl Store for PostgresStore {
         tokens::tokens(&self.core).await
     }
 
-    async fn delete_token(&self, id: String) -> Result<bool, StoreError> {
-        tokens::delete_token(&self.core, id).await
+    async fn had_token(&self) -> Result<bool, StoreError> {
+        tokens::had_token(&self.core).await
+    }
+
+    async fn delete_token(&self, id: String, last_admin: LastAdmin) -> Result<TokenDeleted, StoreError> {
+        tokens::delete_token(&self.core, id, last_admin).await
     }
 
     async fn ping(&self) -> Result<(), StoreError> {
-        ask::ask(&self.core, "ping", Effect::Repeatable, "SELECT 1", &[]).await.map(drop)
+        ping::ping(&self.core).await
     }
 }

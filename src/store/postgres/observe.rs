@@ -6,6 +6,7 @@ use std::fmt;
 use tokio_postgres::Client;
 use tokio_postgres::types::ToSql;
 
+use super::cause::Cause;
 use super::open::{check_server, connect};
 use super::pool::{Dial, quoted};
 use super::settings::PostgresSettings;
@@ -48,7 +49,8 @@ impl Observer {
         check_server(&client, &dial, settings).await?;
         let asked = client.query_one("SELECT pg_backend_pid()", &[]).await.and_then(|row| row.try_get::<_, i32>(0));
         let backend = asked.map_err(|error| {
-            OpenError::new(&dial.shown, "the server does not say who it is", "see its message").caused_by(error)
+            OpenError::new(&dial.shown, "the server does not say who it is", "see its message")
+                .caused_by(Cause::from(&error))
         })?;
         Ok(Self { client, backend: backend.unsigned_abs(), _dial: dial })
     }

@@ -6,6 +6,7 @@ use tokio::time::timeout;
 use tokio_postgres::Client;
 use tokio_postgres::error::SqlState;
 
+use super::cause::Cause;
 use super::migrate::{MIGRATIONS, VERSIONS_TABLE};
 use super::pool::{Dial, quoted};
 use super::settings::PostgresSettings;
@@ -47,7 +48,7 @@ pub(super) async fn connect(dial: &Dial, settings: &PostgresSettings) -> Result<
         }
         None => ("the server cannot be reached", "check the host and the port, and that PostgreSQL is running there"),
     };
-    Err(fail(problem, way_out).caused_by(error))
+    Err(fail(problem, way_out).caused_by(Cause::from(&error)))
 }
 
 /// An error and what caused it, in one line.
@@ -62,7 +63,7 @@ fn chain(error: &dyn std::error::Error) -> String {
 pub(super) async fn check_server(client: &Client, dial: &Dial, settings: &PostgresSettings) -> Result<(), OpenError> {
     let unasked = |error: tokio_postgres::Error| {
         OpenError::new(&dial.shown, "the server does not answer as PostgreSQL does", "check what the URL points to")
-            .caused_by(error)
+            .caused_by(Cause::from(&error))
     };
     let version: i32 = client
         .query_one("SELECT pg_catalog.current_setting('server_version_num')::integer", &[])
@@ -110,11 +111,13 @@ pub(super) async fn check_schema(client: &Client, dial: &Dial, settings: &Postgr
             Some("42501") => {
                 let problem = format!("this user may not read the tables in schema {:?}", settings.schema);
                 let way_out = "GRANT it USAGE on the schema and ALL on its tables, or connect as their owner";
-                return Err(OpenError::new(&dial.shown, problem, way_out).caused_by(error));
+                return Err(OpenError::new(&dial.shown, problem, way_out).caused_by(Cause::from(&error)));
             }
             _ => {
                 let problem = "the version of its tables cannot be read";
-                return Err(OpenError::new(&dial.shown, problem, "see the server's message").caused_by(error));
+                return Err(
+                    OpenError::new(&dial.shown, problem, "see the server's message").caused_by(Cause::from(&error))
+                );
             }
         },
     };
@@ -127,12 +130,17 @@ pub(super) async fn check_schema(client: &Client, dial: &Dial, settings: &Postgr
             format!("schema {schema:?} is at version {older}, this program needs {known}"),
             "run `steadfast migrate`",
         ),
-        newer if newer > known => fail(
-            format!("schema {schema:?} is at version {newer}, this program knows only up to {known}"),
-            "use the program that is as new as the tables: run `steadfast migrate` only with that one",
-        ),
+        newer if newer > known => Err(newer_than_known(newer, dial, settings)),
         _ => Ok(()),
     }
+}
+
+/// The tables were made by a later version of this program.
+pub(super) fn newer_than_known(found: i32, dial: &Dial, settings: &PostgresSettings) -> OpenError {
+    let (schema, known) = (&settings.schema, MIGRATIONS.len());
+    let problem = format!("schema {schema:?} is at version {found}, this program knows only up to {known}");
+    let way_out = "use the program that is as new as the tables: run `steadfast migrate` only with that one";
+    OpenError::new(&dial.shown, problem, way_out)
 }
 
 #[cfg(test)]

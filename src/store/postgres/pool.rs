@@ -15,6 +15,7 @@ use tokio_postgres::tls::TlsStream;
 use tokio_postgres::{Client, Connection, Socket};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
+use super::cause::Cause;
 use super::driver::Driver;
 use super::settings::{Address, PostgresSettings};
 use super::trouble::Trouble;
@@ -68,6 +69,7 @@ impl Dial {
             let (client, connection) = dial.connect_raw().await?;
             let task = tokio::spawn(async move {
                 if let Err(error) = connection.await {
+                    let error = Cause::from(&error);
                     tracing::debug!(%error, "a PostgreSQL connection ended");
                 }
             });
@@ -176,10 +178,12 @@ impl Link {
         self.patience
     }
 
-    /// Gives the connection back if the work came to an end, well or not.
+    /// Gives the connection back if the work came to an end, well or not, and it is of use for more.
     pub(super) fn finish<T>(mut self, answer: Result<Result<T, Trouble>, Elapsed>) -> Result<T, Trouble> {
         let answer = answer.map_err(|_| Trouble::overdue())?;
-        drop(self.object.take());
+        if !answer.as_ref().is_err_and(Trouble::is_read_only) {
+            drop(self.object.take());
+        }
         answer
     }
 }

@@ -31,6 +31,7 @@ statements!(
     extend,
     extend_locked,
     get,
+    had_token,
     kinds,
     known,
     lanes,
@@ -57,10 +58,11 @@ statements!(
 );
 
 /// What planted bugs take from the statements, and what they leave.
-const SABOTAGES: [(Bug, &str, &str); 4] = [
+const SABOTAGES: [(Bug, &str, &str); 5] = [
     (Bug::SettleUnfenced, " AND j.lease_token = t.token AND j.lease_expires_at IS NOT NULL", ""),
     (Bug::LiveLeasesReaped, "j.lease_expires_at <= now()", "j.lease_expires_at <= now() + interval '1 hour'"),
     (Bug::JobLeasedTwice, "FOR UPDATE SKIP LOCKED\n    ) ready", ") ready"),
+    (Bug::LastAdminDeleted, "ORDER BY t.id FOR UPDATE", ""),
     (Bug::CauseForgotten, "WHERE p.lease_token IS NOT NULL", "WHERE false"),
 ];
 

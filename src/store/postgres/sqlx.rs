@@ -9,6 +9,7 @@ use sqlx::{AssertSqlSafe, Connection, Decode, Postgres, Row, Transaction, Type};
 use uuid::Uuid;
 
 use super::PostgresStore;
+use super::cause::Cause;
 use super::enqueue::{Columns, Stored, answer};
 use super::enqueue_in::{CallerTransaction, sealed};
 use super::known::{Holders, Probe};
@@ -38,7 +39,7 @@ impl PostgresStore {
             let refused =
                 error.as_database_error().and_then(|error| error.code()).is_some_and(|code| &code[..2] == "23");
             let kind = if refused { StoreErrorKind::Rejected } else { StoreErrorKind::Unavailable };
-            StoreError::new(kind, "enqueue_in").caused_by(error)
+            StoreError::new(kind, "enqueue_in").caused_by(Cause::from(&error))
         })?;
         answer.map_err(|trouble| trouble.doing("enqueue_in"))?.map_err(NotStored::KeysTaken)
     }

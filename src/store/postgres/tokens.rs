@@ -1,4 +1,4 @@
-//! put_token, tokens, delete_token: who may use the API.
+//! put_token, tokens, had_token, delete_token: who may use the API.
 
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
@@ -7,7 +7,7 @@ use super::ask::{ask, read};
 use super::core::Core;
 use super::moment::Moment;
 use super::trouble::Effect;
-use crate::store::{StoreError, TokenRecord};
+use crate::store::{LastAdmin, StoreError, StoreErrorKind, TokenDeleted, TokenRecord};
 
 pub(super) async fn put_token(core: &Core, token: TokenRecord) -> Result<(), StoreError> {
     let (scopes, secret) = (token.scopes_text(), token.secret_sha256.as_slice());
@@ -15,9 +15,24 @@ pub(super) async fn put_token(core: &Core, token: TokenRecord) -> Result<(), Sto
     ask(core, "put_token", Effect::Repeatable, &core.sql.put_token, &params).await.map(drop)
 }
 
-pub(super) async fn delete_token(core: &Core, id: String) -> Result<bool, StoreError> {
-    let rows = ask(core, "delete_token", Effect::Once, &core.sql.delete_token, &[&id]).await?;
-    Ok(!rows.is_empty())
+pub(super) async fn delete_token(core: &Core, id: String, last_admin: LastAdmin) -> Result<TokenDeleted, StoreError> {
+    let keep = last_admin == LastAdmin::Keep;
+    let row = only(ask(core, "delete_token", Effect::Once, &core.sql.delete_token, &[&id, &keep]).await?)?;
+    let (deleted, is_admin) = read("delete_token", row.try_get(0).and_then(|deleted| Ok((deleted, row.try_get(1)?))))?;
+    Ok(match (deleted, is_admin) {
+        (true, _) => TokenDeleted::Deleted,
+        (false, true) => TokenDeleted::KeptLastAdmin,
+        (false, false) => TokenDeleted::NotFound,
+    })
+}
+
+pub(super) async fn had_token(core: &Core) -> Result<bool, StoreError> {
+    let row = only(ask(core, "had_token", Effect::Repeatable, &core.sql.had_token, &[]).await?)?;
+    read("had_token", row.try_get(0))
+}
+
+fn only(rows: Vec<Row>) -> Result<Row, StoreError> {
+    rows.into_iter().next().ok_or_else(|| StoreError::new(StoreErrorKind::Internal, "tokens"))
 }
 
 pub(super) async fn tokens(core: &Core) -> Result<Vec<TokenRecord>, StoreError> {

@@ -5,6 +5,7 @@ use std::time::Duration;
 use deadpool_postgres::PoolError;
 use tokio_postgres::error::SqlState;
 
+use super::cause::Cause;
 use crate::planted::{Bug, planted};
 use crate::store::{StoreError, StoreErrorKind};
 
@@ -26,6 +27,17 @@ impl Trouble {
     /// Waited too long for its turn; nothing was sent.
     pub(super) fn no_turn() -> Self {
         Self { kind: StoreErrorKind::Timeout, conflict: false, source: None }
+    }
+
+    /// The session takes no writes.
+    pub(super) fn read_only() -> Self {
+        Self { kind: StoreErrorKind::ReadOnly, conflict: false, source: None }
+    }
+
+    /// Whether the session takes no writes. Another may, by now: what a database or user is set to counts from the next
+    /// connection on.
+    pub(super) fn is_read_only(&self) -> bool {
+        self.kind == StoreErrorKind::ReadOnly
     }
 
     /// Something changed in between; look again.
@@ -59,6 +71,7 @@ impl From<tokio_postgres::Error> for Trouble {
             // What the server says about a statement it broke off; nothing of it is stored.
             Some("57014" | "55P03" | "25P03") => StoreErrorKind::Timeout,
             Some("53100") => StoreErrorKind::Full,
+            Some("25006") => StoreErrorKind::ReadOnly,
             Some("XX001" | "XX002" | "42P01" | "42703" | "3F000") => StoreErrorKind::Damaged,
             Some(state) => match &state[..2] {
                 "08" | "53" | "57" | "25" | "58" => StoreErrorKind::Unavailable,
@@ -69,14 +82,14 @@ impl From<tokio_postgres::Error> for Trouble {
         };
         // 26000: behind a pooler another server process may not know the prepared statement.
         let conflict = matches!(state, Some("40001" | "40P01" | "26000"));
-        Self { kind, conflict, source: Some(Box::new(error)) }
+        Self { kind, conflict, source: Some(Box::new(Cause::from(&error))) }
     }
 }
 
 /// Whether somebody else held what was wanted, for longer than is waited.
 pub(super) fn is_lock_timeout(error: &StoreError) -> bool {
-    let source = std::error::Error::source(error).and_then(|source| source.downcast_ref::<tokio_postgres::Error>());
-    source.and_then(tokio_postgres::Error::code) == Some(&SqlState::LOCK_NOT_AVAILABLE)
+    let source = std::error::Error::source(error).and_then(|source| source.downcast_ref::<Cause>());
+    source.and_then(Cause::state) == Some(&SqlState::LOCK_NOT_AVAILABLE)
 }
 
 fn is_io(error: &tokio_postgres::Error) -> bool {
@@ -89,7 +102,7 @@ impl From<PoolError> for Trouble {
             PoolError::Timeout(_) => StoreErrorKind::Timeout,
             _ => StoreErrorKind::Unavailable,
         };
-        Self { kind, conflict: false, source: Some(Box::new(error)) }
+        Self { kind, conflict: false, source: Some(Box::new(Cause::from(&error))) }
     }
 }
 
@@ -123,8 +136,10 @@ impl Tries {
             || (trouble.is_unknown() && self.effect == Effect::Repeatable);
         self.may_be_done |= trouble.is_unknown() && !planted(Bug::OutcomeForgotten);
         if !worth_it || self.left == 0 {
-            let says_nothing_was_stored =
-                matches!(trouble.kind, StoreErrorKind::Unavailable | StoreErrorKind::Timeout | StoreErrorKind::Full);
+            let says_nothing_was_stored = matches!(
+                trouble.kind,
+                StoreErrorKind::Unavailable | StoreErrorKind::Timeout | StoreErrorKind::Full | StoreErrorKind::ReadOnly
+            );
             let kind = match self.may_be_done && says_nothing_was_stored {
                 true => StoreErrorKind::OutcomeUnknown,
                 false => trouble.kind,

@@ -13,6 +13,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_postgres::{AsyncMessage, Client};
 use uuid::Uuid;
 
+use super::cause::Cause;
 use super::driver::AbortOnDrop;
 use super::pool::{Dial, quoted};
 use super::settings::PostgresSettings;
@@ -79,11 +80,17 @@ struct WakeLink {
 #[derive(Debug, thiserror::Error)]
 enum Broken {
     #[error("{0}")]
-    Database(#[from] tokio_postgres::Error),
+    Database(Cause),
     #[error("no answer in time")]
     Silent,
     #[error("the connection was closed")]
     Closed,
+}
+
+impl From<tokio_postgres::Error> for Broken {
+    fn from(error: tokio_postgres::Error) -> Self {
+        Self::Database(Cause::from(&error))
+    }
 }
 
 impl WakeLink {

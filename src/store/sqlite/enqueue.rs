@@ -116,6 +116,7 @@ fn enqueue(tx: &mut Tx<'_>, job: &NewJob) -> rusqlite::Result<Enqueued> {
         job.idempotency_key(),
         digest.as_ref().map(|digest| digest.as_bytes().as_slice()),
         now,
+        matches!(job.start(), Start::At(_)).then_some(1),
     ])?;
     if inserted == 0 {
         // By its id: this very job was stored before.

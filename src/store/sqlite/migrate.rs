@@ -8,7 +8,7 @@ use super::open::cannot_open;
 use crate::store::OpenError;
 
 /// Marks the file as ours ("SFst"), so that somebody else's database is not migrated by mistake.
-const APPLICATION_ID: i32 = 0x5346_7374;
+pub(super) const APPLICATION_ID: i32 = 0x5346_7374;
 
 /// In order; the number of a step is its place, counted from 1. Never edit one that was released.
 const MIGRATIONS: &[&str] = &[include_str!("migrations/0001_jobs.sql"), include_str!("migrations/0002_tokens.sql")];

@@ -22,6 +22,7 @@ mod mark;
 mod migrate;
 mod open;
 mod pause;
+mod ping;
 #[cfg(test)]
 mod plans;
 mod prune;
@@ -47,13 +48,15 @@ pub use rusqlite::Connection;
 
 use self::checkpoint::Checkpointer;
 use self::open::{OpenedFile, OwnerLock};
+use self::ping::LastWrite;
 use self::readers::Readers;
 use self::time::{StoreTime, catch_up};
 use self::writer::Writer;
 use crate::job::{AttemptRecord, JobId, JobRecord, Kind, KindDefinition, Lease, NewJob, QueueName};
 use crate::store::{
-    Claim, Clock, Enqueued, Extend, Extended, Known, List, NotStored, OpenError, Page, PerItem, Prune, Pruned, Reap,
-    Reaped, Redriven, Settle, Settled, Stats, Store, StoreError, SystemClock, TokenRecord, Wake,
+    Claim, Clock, Enqueued, Extend, Extended, Known, LastAdmin, List, NotStored, OpenError, Page, PerItem, Prune,
+    Pruned, Reap, Reaped, Redriven, Settle, Settled, Stats, Store, StoreError, SystemClock, TokenDeleted, TokenRecord,
+    Wake,
 };
 
 /// How to open the embedded store.
@@ -87,6 +90,7 @@ pub struct SqliteStore {
     _checkpointer: Checkpointer,
     readers: Readers,
     writer: Writer,
+    last_write: LastWrite,
     time: StoreTime,
     wake: Wake,
     path: PathBuf,
@@ -110,7 +114,16 @@ impl SqliteStore {
         let checkpointer =
             Checkpointer::start(checkpoints, writer.inbox()).map_err(|error| cannot_start(error.into()))?;
         let readers = Readers::new(path.clone(), settings.read_limit);
-        Ok(Self { _checkpointer: checkpointer, readers, writer, time, wake, path, _owner: owner })
+        Ok(Self {
+            _checkpointer: checkpointer,
+            readers,
+            writer,
+            last_write: LastWrite::default(),
+            time,
+            wake,
+            path,
+            _owner: owner,
+        })
     }
 
     /// Rings when jobs became ready.
@@ -216,14 +229,15 @@ impl Store for SqliteStore {
         self.readers.read("tokens", tokens::tokens).await
     }
 
-    async fn delete_token(&self, id: String) -> Result<bool, StoreError> {
-        self.writer.write(tokens::DeleteToken(id)).await
+    async fn had_token(&self) -> Result<bool, StoreError> {
+        self.readers.read("had_token", tokens::had_token).await
+    }
+
+    async fn delete_token(&self, id: String, last_admin: LastAdmin) -> Result<TokenDeleted, StoreError> {
+        self.writer.write(tokens::DeleteToken { id, last_admin }).await
     }
 
     async fn ping(&self) -> Result<(), StoreError> {
-        if let Some(trouble) = self.writer.inbox().trouble("ping") {
-            return Err(trouble);
-        }
-        self.readers.read("ping", |connection| connection.query_row("SELECT 1", [], |_| Ok(()))).await
+        ping::ping(self).await
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Leases are measured against it, so a clock that jumps an hour ahead must not expire them all. Time runs on by the
 //! monotonic clock; when the time of day turns out to have jumped, the jump is taken over in one step, and everything
-//! that was measured from "now" (live leases, backoff, jobs that are due) moves along with it.
+//! that was measured from "now" (live leases, delays, backoff, jobs that are due) moves along with it.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -68,10 +68,12 @@ pub(super) fn move_along(connection: &Connection, step: Step) -> rusqlite::Resul
          WHERE lease_expires_at IS NOT NULL",
         [by],
     )?;
-    // Backoff and snoozes are durations; what was due stays due. A first start later than now is a time of day.
+    // Delays, backoff and snoozes are durations; what was due stays due. A first start at a time that the caller named is
+    // a time of day. `updated_at` goes along: how long after it the job may start is what `catch_up` goes by.
     connection.execute(
-        "UPDATE jobs SET run_at = run_at + ?1
-         WHERE lease_expires_at IS NULL AND finished_at IS NULL AND (status = 'retrying' OR run_at BETWEEN ?3 AND ?2)",
+        "UPDATE jobs SET run_at = run_at + ?1, updated_at = updated_at + ?1
+         WHERE lease_expires_at IS NULL AND finished_at IS NULL AND run_at >= min(?2, ?3)
+           AND (status = 'retrying' OR run_at_is_wall_clock IS NULL OR run_at <= ?2)",
         params![by, step.from_micros, step.to_micros],
     )?;
     Ok(())
@@ -88,7 +90,7 @@ pub(super) fn catch_up(connection: &Connection, now_micros: i64) -> rusqlite::Re
     connection.execute(
         "UPDATE jobs SET run_at = ?1 + max(run_at - updated_at, 0)
          WHERE lease_expires_at IS NULL AND finished_at IS NULL AND run_at > ?1
-           AND updated_at > ?1 AND (status = 'retrying' OR run_at <= updated_at)",
+           AND updated_at > ?1 AND (status = 'retrying' OR run_at_is_wall_clock IS NULL OR run_at <= updated_at)",
         [now_micros],
     )?;
     Ok(())

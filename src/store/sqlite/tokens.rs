@@ -1,14 +1,18 @@
-//! put_token, tokens, delete_token: who may use the API.
+//! put_token, tokens, had_token, delete_token: who may use the API.
 
 use rusqlite::{Connection, Row, params};
 
 use super::row::time;
 use super::transaction::Tx;
 use super::writer::{Lane, Verb};
-use crate::store::TokenRecord;
+use crate::planted::{Bug, planted};
+use crate::store::{LastAdmin, TokenDeleted, TokenRecord};
 
 pub(super) struct PutToken(pub(super) TokenRecord);
-pub(super) struct DeleteToken(pub(super) String);
+pub(super) struct DeleteToken {
+    pub(super) id: String,
+    pub(super) last_admin: LastAdmin,
+}
 
 impl Verb for PutToken {
     type Answer = ();
@@ -17,6 +21,7 @@ impl Verb for PutToken {
 
     fn apply(&mut self, tx: &mut Tx<'_>) -> rusqlite::Result<()> {
         let token = &self.0;
+        tx.statement("INSERT OR IGNORE INTO had_token (one) VALUES (1)")?.execute([])?;
         tx.statement(
             "INSERT INTO tokens (id, name, scopes, secret_sha256, created_at) VALUES (?1, ?2, ?3, ?4, ?5)
              ON CONFLICT (id) DO UPDATE SET name = excluded.name, scopes = excluded.scopes,
@@ -33,14 +38,39 @@ impl Verb for PutToken {
     }
 }
 
+/// Whether a token, by its row, may make others.
+macro_rules! is_admin {
+    () => {
+        "instr(' ' || scopes || ' ', ' admin ') > 0"
+    };
+}
+
 impl Verb for DeleteToken {
-    type Answer = bool;
+    type Answer = TokenDeleted;
     const NAME: &'static str = "delete_token";
     const LANE: Lane = Lane::Urgent;
 
-    fn apply(&mut self, tx: &mut Tx<'_>) -> rusqlite::Result<bool> {
-        Ok(tx.statement("DELETE FROM tokens WHERE id = ?1")?.execute([&self.0])? > 0)
+    fn apply(&mut self, tx: &mut Tx<'_>) -> rusqlite::Result<TokenDeleted> {
+        let is_last_admin: bool = tx
+            .statement(concat!(
+                "SELECT EXISTS (SELECT 1 FROM tokens WHERE id = ?1 AND ",
+                is_admin!(),
+                ")
+                    AND NOT EXISTS (SELECT 1 FROM tokens WHERE id <> ?1 AND ",
+                is_admin!(),
+                ")"
+            ))?
+            .query_row([&self.id], |row| row.get(0))?;
+        if is_last_admin && self.last_admin == LastAdmin::Keep && !planted(Bug::LastAdminDeleted) {
+            return Ok(TokenDeleted::KeptLastAdmin);
+        }
+        let deleted = tx.statement("DELETE FROM tokens WHERE id = ?1")?.execute([&self.id])?;
+        Ok(if deleted > 0 { TokenDeleted::Deleted } else { TokenDeleted::NotFound })
     }
+}
+
+pub(super) fn had_token(connection: &Connection) -> rusqlite::Result<bool> {
+    connection.query_row("SELECT EXISTS (SELECT 1 FROM had_token)", [], |row| row.get(0))
 }
 
 pub(super) fn tokens(connection: &Connection) -> rusqlite::Result<Vec<TokenRecord>> {

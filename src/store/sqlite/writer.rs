@@ -84,16 +84,17 @@ impl Writer {
 
     /// Applies and commits, then answers. Goes on even if the caller goes away.
     pub(super) async fn write<V: Verb>(&self, verb: V) -> Result<V::Answer, StoreError> {
-        let gone = |_| StoreError::new(StoreErrorKind::Unavailable, V::NAME);
         let lane = if planted(Bug::OneLane) { Lane::Bulk } else { V::LANE };
         let places = match lane {
             Lane::Urgent => &self.urgent,
             Lane::Bulk => &self.bulk,
         };
-        let place = places.clone().acquire_owned().await.map_err(|_| gone(()))?;
+        let closed = |_| StoreError::new(StoreErrorKind::Unavailable, V::NAME);
+        let place = places.clone().acquire_owned().await.map_err(closed)?;
         let (reply, answer) = oneshot::channel();
         self.inbox.put(lane, Box::new(Request { verb, answer: None, reply, _place: place }))?;
-        answer.await.map_err(|_| gone(()))?
+        // The writer died with it in hand, before or after the commit.
+        answer.await.map_err(|_| StoreError::new(StoreErrorKind::OutcomeUnknown, V::NAME))?
     }
 
     /// Commits so far.
@@ -124,6 +125,10 @@ pub(super) struct Inbox {
     commits: AtomicU64,
     /// Set once the disk failed to sync, by whoever met it: from then on nothing is written any more.
     broken: AtomicBool,
+    /// Set once the writer has died of a panic.
+    dead: AtomicBool,
+    /// Set when a commit failed at the disk, until somebody has seen one succeed.
+    write_failed: AtomicBool,
 }
 
 #[derive(Default)]
@@ -161,7 +166,7 @@ impl Inbox {
     fn put(&self, lane: Lane, work: Box<dyn Work>) -> Result<(), StoreError> {
         let mut waiting = self.lock();
         if waiting.closed {
-            return Err(StoreError::new(StoreErrorKind::Unavailable, "write"));
+            return Err(self.why_closed(work.doing()));
         }
         match lane {
             Lane::Urgent => waiting.urgent.push_back(work),
@@ -193,7 +198,22 @@ impl Inbox {
         if self.broken.load(Ordering::SeqCst) {
             return Some(StoreError::new(StoreErrorKind::Damaged, doing));
         }
-        self.lock().closed.then(|| StoreError::new(StoreErrorKind::Unavailable, doing))
+        self.lock().closed.then(|| self.why_closed(doing))
+    }
+
+    fn why_closed(&self, doing: &'static str) -> StoreError {
+        let dead = self.dead.load(Ordering::SeqCst);
+        StoreError::new(if dead { StoreErrorKind::Stopped } else { StoreErrorKind::Unavailable }, doing)
+    }
+
+    /// Whether a commit failed at the disk since [`Inbox::write_succeeded`].
+    pub(super) fn has_write_failed(&self) -> bool {
+        self.write_failed.load(Ordering::SeqCst)
+    }
+
+    /// Something was written and committed. (A commit of nothing succeeds on any disk.)
+    pub(super) fn write_succeeded(&self) {
+        self.write_failed.store(false, Ordering::SeqCst);
     }
 
     /// Waits for something to do; `None` when closed and empty.
@@ -270,10 +290,21 @@ struct RefuseFurther(Arc<Inbox>);
 
 impl Drop for RefuseFurther {
     fn drop(&mut self) {
-        let mut waiting = self.0.lock();
-        waiting.closed = true;
-        waiting.urgent.clear();
-        waiting.bulk.clear();
+        if std::thread::panicking() {
+            tracing::error!(
+                "the thread that writes has died; nothing more is written until the process is started again"
+            );
+            self.0.dead.store(!planted(Bug::WriterDeathUnnoticed), Ordering::SeqCst);
+        }
+        let waiting = {
+            let mut waiting = self.0.lock();
+            waiting.closed = true;
+            std::mem::take(&mut waiting.urgent).into_iter().chain(std::mem::take(&mut waiting.bulk))
+        };
+        for work in waiting {
+            let error = self.0.why_closed(work.doing());
+            work.reply(Err(error));
+        }
     }
 }
 
@@ -308,6 +339,7 @@ impl Writing {
     }
 
     fn flush(&mut self, mut works: Vec<Box<dyn Work>>) {
+        assert!(!planted(Bug::WriterPanics) || works.iter().all(|work| work.doing() != "enqueue"), "planted");
         match self.commit(&mut works, Items::Together) {
             Ok(()) => works.into_iter().for_each(|work| work.reply(Ok(()))),
             // None of them is at fault for a lock; each alone would wait for it once more, one after the other.
@@ -340,7 +372,14 @@ impl Writing {
             }
             self.inbox.note_failure(error);
         }
-        result.map_err(|error| store_error(doing, error))
+        result.map_err(|error| {
+            let error = store_error(doing, error);
+            let at_the_disk = matches!(error.kind(), StoreErrorKind::ReadOnly | StoreErrorKind::Unavailable);
+            if at_the_disk && !is_lock(&error) {
+                self.inbox.write_failed.store(true, Ordering::SeqCst);
+            }
+            error
+        })
     }
 
     fn try_commit(&mut self, works: &mut [Box<dyn Work>], items: Items) -> rusqlite::Result<()> {

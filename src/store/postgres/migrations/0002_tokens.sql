@@ -7,3 +7,8 @@ CREATE TABLE SCHEMA.tokens (
     secret_sha256 bytea NOT NULL CHECK (octet_length(secret_sha256) = 32),
     created_at    timestamptz NOT NULL
 );
+
+-- One row once there was a token, whatever has become of it: a server without tokens is open only if there never was one.
+CREATE TABLE SCHEMA.had_token (
+    one boolean PRIMARY KEY CHECK (one)
+);

@@ -12,6 +12,8 @@ CREATE TABLE jobs (
     attempts         INTEGER NOT NULL CHECK (attempts >= 0),
     max_attempts     INTEGER NOT NULL CHECK (max_attempts >= 1),
     run_at           INTEGER NOT NULL,
+    -- 1: the caller named this time of day. NULL: it is so long after something, and moves along when the clock is set.
+    run_at_is_wall_clock INTEGER CHECK (run_at_is_wall_clock = 1),
     timeout_ms       INTEGER CHECK (timeout_ms BETWEEN 1 AND 2592000000),
     idempotency_key  TEXT,
     -- What the key stands for: the same key with another digest is another job.

@@ -7,3 +7,8 @@ CREATE TABLE tokens (
     secret_sha256 BLOB    NOT NULL CHECK (length(secret_sha256) = 32),
     created_at    INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
+
+-- One row once there was a token, whatever has become of it: a server without tokens is open only if there never was one.
+CREATE TABLE had_token (
+    one INTEGER PRIMARY KEY CHECK (one = 1)
+) STRICT;
