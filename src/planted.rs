@@ -77,6 +77,12 @@ pub(crate) enum Bug {
     ConflictsNotRetried,
     /// Every claim looks from the beginning.
     MarksIgnored,
+    /// Answers are held in memory however many there are.
+    AnswersUnbudgeted,
+    /// One address may take every connection, and nobody else gets in.
+    OneAddressTakesAll,
+    /// Every token is judged, however many an address has tried.
+    GuessesUnthrottled,
 }
 
 /// Whether this bug is alive in this process.
