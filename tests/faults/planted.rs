@@ -114,6 +114,16 @@ planted_bugs! {
     an_unknown_outcome_that_is_denied_is_caught: OutcomeForgotten,
         "link::f7_a_commit_whose_outcome_is_unknown_is_a_503_that_says_so_and_the_same_key_resolves_it",
         "nothing was changed";
+    answers_without_a_budget_are_caught_on_sqlite: AnswersUnbudgeted,
+        "memory_attacks::s31_answers_that_are_never_read_do_not_fill_the_memory_on_sqlite", "answers nobody reads took";
+    answers_without_a_budget_are_caught_on_postgresql: AnswersUnbudgeted,
+        "memory_attacks::s31_answers_that_are_never_read_do_not_fill_the_memory_on_postgresql",
+        "answers nobody reads took";
+    an_address_that_takes_every_connection_is_caught: OneAddressTakesAll,
+        "memory_attacks::s31_one_address_cannot_take_every_connection_on_sqlite", "a good client was turned away";
+    guesses_without_a_throttle_are_caught: GuessesUnthrottled,
+        "guesses::s7_six_hundred_who_guess_at_once_have_few_tokens_judged_and_a_good_client_does_not_notice",
+        "guesses were judged";
 }
 
 #[track_caller]
