@@ -87,6 +87,12 @@ pub(crate) enum Bug {
     WriterPanics,
     /// The death of that thread is taken for an outage.
     WriterDeathUnnoticed,
+    /// Answers are held in memory however many there are.
+    AnswersUnbudgeted,
+    /// One address may take every connection, and nobody else gets in.
+    OneAddressTakesAll,
+    /// Every token is judged, however many an address has tried.
+    GuessesUnthrottled,
 }
 
 /// Whether this bug is alive in this process.

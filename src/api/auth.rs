@@ -253,7 +253,7 @@ fn unauthorized() -> Problem {
 }
 
 /// The token, if the headers hold exactly one and it could be one.
-fn bearer(headers: &HeaderMap) -> Option<&str> {
+pub(super) fn bearer(headers: &HeaderMap) -> Option<&str> {
     let mut given = headers.get_all(AUTHORIZATION).iter();
     let (Some(value), None) = (given.next(), given.next()) else { return None };
     let (scheme, token) = value.to_str().ok()?.split_once(' ')?;

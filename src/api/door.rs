@@ -1,30 +1,30 @@
 //! The one layer around the whole router. In order: the request gets its id and its span; a foreign host, a foreign page
-//! or a caller without the right is turned away; the rest is handled within its time; every answer gets its headers,
-//! every error its body; then it is counted and logged.
+//! or a caller without the right is turned away; the rest is handled within its time; what is left of the body is thrown
+//! away; every answer gets its headers and its share of the memory, every error its body; then it is counted and logged.
 //!
 //! Nothing of a request but its method, its route's template and its id is ever written down.
 
 use std::future::{Future, poll_fn};
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use axum::body::Body;
 use axum::extract::{MatchedPath, Request, State};
-use axum::http::header::{CACHE_CONTROL, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
+use axum::http::header::{CACHE_CONTROL, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, EXPECT, X_CONTENT_TYPE_OPTIONS};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use tracing::Instrument;
 
-use super::auth::{Caller, Need, need};
-use super::json::discard;
+use super::auth::{Caller, Need, bearer, need};
+use super::limits::{IN_RESERVE_BODY_TIMEOUT, REFUSED_BODY_TIMEOUT};
 use super::origin::{check_host, check_origin};
 use super::problem::{Code, Problem};
-use super::slow::Then;
 use super::state::{Api, Shared};
+use super::unread::{Then, lend};
 
 pub(super) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
@@ -32,17 +32,53 @@ pub(super) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id"
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Peer(pub(super) SocketAddr);
 
+impl Peer {
+    /// What is counted as one address: an IPv6 host has a whole /64 to itself.
+    pub(super) fn network(self) -> IpAddr {
+        match self.0.ip().to_canonical() {
+            IpAddr::V6(ip) => IpAddr::from(Ipv6Addr::from(u128::from(ip) & !u128::from(u64::MAX))),
+            ip => ip,
+        }
+    }
+}
+
+/// Marks the request of a connection beyond the limit: only probes and workers are served, and nobody waits.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct InReserve;
+
 /// The layer.
 pub(super) async fn pass(State(api): State<Api>, request: Request, next: Next) -> Response {
     let started = Instant::now();
     let id = request_id(request.headers());
-    let method = method_label(request.method());
+    let (verb, method) = (request.method().clone(), method_label(request.method()));
     let route = request.extensions().get::<MatchedPath>().cloned();
     let route_label = route.as_ref().map_or("unmatched", |route| route.as_str());
     let span = tracing::info_span!("request", request_id = %id, method, route = route_label);
+    let in_reserve = request.extensions().get::<InReserve>().is_some();
+    let waits_for_continue = request.headers().contains_key(EXPECT);
+    let (head, body) = request.into_parts();
+    let (body, unread) = lend(body);
+    let request = Request::from_parts(head, body);
     let mut response = handle(&api, request, next, route.as_ref()).instrument(span.clone()).await;
     write_problem(&mut response, &id);
+    // Before anything else is waited for: it is in memory.
+    let mut response = match api.answers.charge(&verb, route.as_ref(), response).await {
+        Ok(response) => response,
+        Err(no_room) => {
+            let mut response = no_room.into_response();
+            write_problem(&mut response, &id);
+            response
+        }
+    };
     add_headers(&mut response, &id);
+    let longest = if in_reserve { IN_RESERVE_BODY_TIMEOUT } else { REFUSED_BODY_TIMEOUT };
+    let then = match unread {
+        Some(unread) => unread.discard(waits_for_continue, longest).await,
+        None => Then::Keep,
+    };
+    if then == Then::Close || in_reserve {
+        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    }
     let status = response.status().as_u16();
     super::metrics::request(route_label, method, status, started.elapsed());
     span.in_scope(|| log(status, started.elapsed()));
@@ -56,10 +92,7 @@ async fn handle(api: &Shared, request: Request, next: Next, route: Option<&Match
         let (mut head, body) = request.into_parts();
         match admit(api, &mut head, route).await {
             Ok(()) => next.run(Request::from_parts(head, body)).await,
-            Err(response) => {
-                discard(body).await;
-                response
-            }
+            Err(response) => response,
         }
     };
     match tokio::time::timeout(api.limits.request_timeout, unpanicked(handled)).await {
@@ -78,19 +111,16 @@ async fn handle(api: &Shared, request: Request, next: Next, route: Option<&Match
 
 /// Lets the caller in, or says why not.
 async fn admit(api: &Shared, head: &mut Parts, route: Option<&MatchedPath>) -> Result<(), Response> {
+    let in_reserve = head.extensions.get::<InReserve>().is_some();
+    if in_reserve && !route.is_some_and(|route| has_reserve(route.as_str())) {
+        return Err(Problem::new(Code::Overloaded, "too many connections; try again shortly").into_response());
+    }
     let need = need(&head.method, route.map(MatchedPath::as_str));
     if need == Need::Public {
         return Ok(());
     }
     check_origin(&head.method, &head.uri, &head.headers).map_err(IntoResponse::into_response)?;
-    let caller = match api.keys.identify(&head.headers).await {
-        Ok(caller) => caller,
-        Err(problem) if problem.code() == Code::Unauthorized => {
-            let address = head.extensions.get::<Peer>().map(|peer| peer.0.ip());
-            return Err(refuse(api, problem, address).await);
-        }
-        Err(problem) => return Err(problem.into_response()),
-    };
+    let caller = identify(api, head, in_reserve).await?;
     if matches!(caller, Caller::Anyone) {
         check_host(&head.uri, &head.headers, &api.hosts).map_err(IntoResponse::into_response)?;
     }
@@ -105,13 +135,38 @@ async fn admit(api: &Shared, head: &mut Parts, route: Option<&MatchedPath>) -> R
     Ok(())
 }
 
-async fn refuse(api: &Shared, problem: Problem, address: Option<IpAddr>) -> Response {
-    let then = api.slow.refused(address).await;
-    let mut response = problem.into_response();
-    if then == Then::Close {
-        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+/// Who is calling, unless the address has tried too many tokens.
+async fn identify(api: &Shared, head: &Parts, in_reserve: bool) -> Result<Caller, Response> {
+    let Some(peer) = head.extensions.get::<Peer>() else {
+        // Embedded in another server: who connects is that one's affair.
+        return api.keys.identify(&head.headers).await.map_err(IntoResponse::into_response);
+    };
+    let Some(attempt) = api.throttle.begin(peer.network(), bearer(&head.headers)) else {
+        let detail = "this address has sent too many invalid tokens and this one was not looked at; try again later";
+        return Err(closing(Problem::new(Code::TooManyFailures, detail)));
+    };
+    match api.keys.identify(&head.headers).await {
+        Ok(caller) => {
+            attempt.succeeded();
+            Ok(caller)
+        }
+        Err(problem) if problem.code() == Code::Unauthorized => match attempt.refused(in_reserve).await {
+            Then::Keep => Err(problem.into_response()),
+            Then::Close => Err(closing(problem)),
+        },
+        Err(problem) => Err(problem.into_response()),
     }
+}
+
+fn closing(problem: Problem) -> Response {
+    let mut response = problem.into_response();
+    response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     response
+}
+
+/// Probes and workers get in when every ordinary connection is taken.
+fn has_reserve(route: &str) -> bool {
+    matches!(route, "/livez" | "/readyz" | "/health" | "/leases" | "/leases/heartbeat" | "/leases/settle")
 }
 
 /// `None` if it panicked: that ends one request and nothing else.
@@ -175,7 +230,7 @@ fn add_headers(response: &mut Response, id: &str) {
 
 /// The access log. What went well is at debug: at full speed it would cost more than the requests.
 fn log(status: u16, took: Duration) {
-    let took_ms = took.as_secs_f64() * 1_000.0;
+    let took_ms = took_ms(took);
     match status {
         // Refusals that pass by themselves come in floods; whoever met the cause has said so.
         503 => tracing::debug!(target: "steadfast::access", status, took_ms, "answered"),
@@ -185,9 +240,33 @@ fn log(status: u16, took: Duration) {
     }
 }
 
+/// To the microsecond: what a clock says beyond that is noise, and hard to read.
+fn took_ms(took: Duration) -> f64 {
+    took.as_micros() as f64 / 1_000.0
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn times_in_the_log_have_three_decimals() {
+        assert_eq!(took_ms(Duration::from_nanos(363_758)).to_string(), "0.363");
+        assert_eq!(took_ms(Duration::from_micros(1_234_567)).to_string(), "1234.567");
+        for micros in 0..100_000 {
+            let shown = took_ms(Duration::from_micros(micros)).to_string();
+            assert!(shown.split_once('.').is_none_or(|(_, decimals)| decimals.len() <= 3), "{shown}");
+        }
+    }
+
+    #[test]
+    fn hosts_of_one_ipv6_network_count_as_one_address() {
+        let network = |address: &str| Peer(address.parse().unwrap()).network();
+        assert_eq!(network("[2001:db8:1:2:3:4:5:6]:1"), network("[2001:db8:1:2:ffff::1]:2"));
+        assert_ne!(network("[2001:db8:1:2::1]:1"), network("[2001:db8:1:3::1]:1"));
+        assert_ne!(network("10.0.0.1:1"), network("10.0.0.2:1"));
+        assert_eq!(network("[::ffff:10.0.0.1]:1"), network("10.0.0.1:2"));
+    }
 
     #[test]
     fn a_sane_request_id_is_kept_and_another_one_replaced() {

@@ -2,6 +2,7 @@
 
 use axum::extract::State;
 use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
 
 use super::json::{Answer, ok};
 use super::path::PathId;
@@ -31,13 +32,13 @@ pub(super) async fn get_job(State(api): State<Api>, PathId(id): PathId) -> Resul
     params(("id" = uuid::Uuid, Path)),
     responses((status = 200, description = "its starts, the newest 1,000 of them", body = Vec<wire::Attempt>), (status = 404)),
 )]
-pub(super) async fn get_attempts(
-    State(api): State<Api>,
-    PathId(id): PathId,
-) -> Result<Answer<Vec<wire::Attempt>>, Problem> {
-    let attempts = to_the_end(&api, |api| async move { api.queue.attempts(id).await }).await??;
-    let attempts = attempts.ok_or_else(|| Problem::not_found("job", id))?;
-    Ok(ok(attempts.into_iter().map(wire::Attempt::from).collect()))
+pub(super) async fn get_attempts(State(api): State<Api>, PathId(id): PathId) -> Result<Response, Problem> {
+    // A thousand errors of 16 KiB: as much as a page.
+    let turn = api.answers.page_turn().await?;
+    let (attempts, _turn) = to_the_end(&api, |api| async move { (api.queue.attempts(id).await, turn) }).await?;
+    let attempts = attempts?.ok_or_else(|| Problem::not_found("job", id))?;
+    let attempts: Vec<_> = attempts.into_iter().map(wire::Attempt::from).collect();
+    Ok(ok(attempts).into_response())
 }
 
 /// Cancel a job

@@ -1,19 +1,17 @@
 //! JSON bodies, in and out: read within a time, a size and a share of the server's memory, checked, then parsed.
 
-use std::sync::Arc;
-
 use axum::body::{Body as RawBody, Bytes};
 use axum::extract::{FromRequest, Request};
-use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE};
+use axum::http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use http_body_util::BodyExt;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
-use super::limits::{BATCH_BODY_MAX, DISCARD_MAX, REFUSED_BODY_MAX, REFUSED_BODY_TIMEOUT, SINGLE_BODY_MAX};
+use super::budget::{NoRoom, Room};
+use super::limits::{BATCH_BODY_MAX, DISCARD_MAX, SINGLE_BODY_MAX};
 use super::problem::{Code, Problem};
 use super::state::Api;
 use super::wire::{self, Nul, check_json};
@@ -82,6 +80,7 @@ impl<T: Incoming> FromRequest<Api> for Body<T> {
     async fn from_request(request: Request, api: &Api) -> Result<Self, Problem> {
         let (head, body) = request.into_parts();
         is_json(&head.headers)?;
+        is_plain(&head.headers)?;
         if announced_bytes(&head.headers).is_some_and(|bytes| bytes > (T::MAX_BYTES + DISCARD_MAX) as u64) {
             return Err(too_large(T::MAX_BYTES));
         }
@@ -89,7 +88,7 @@ impl<T: Incoming> FromRequest<Api> for Body<T> {
             Pool::Everybody => &api.bodies,
             Pool::Workers => &api.worker_bodies,
         };
-        let mut room = Room { of: pool.clone(), taken: None };
+        let mut room = pool.room();
         let reading = read(body, T::MAX_BYTES, &mut room);
         let bytes = timeout(api.limits.body_timeout, reading)
             .await
@@ -106,6 +105,15 @@ fn is_json(headers: &HeaderMap) -> Result<(), Problem> {
         return Ok(());
     }
     Err(Problem::new(Code::WrongContentType, "send the header content-type: application/json"))
+}
+
+/// Not compressed: what is read is what was sent, byte for byte.
+fn is_plain(headers: &HeaderMap) -> Result<(), Problem> {
+    let is_identity = |value: &HeaderValue| value.as_bytes().eq_ignore_ascii_case(b"identity");
+    if headers.get_all(CONTENT_ENCODING).iter().all(is_identity) {
+        return Ok(());
+    }
+    Err(Problem::new(Code::WrongContentEncoding, "send the body as it is, without the header content-encoding"))
 }
 
 fn announced_bytes(headers: &HeaderMap) -> Option<u64> {
@@ -133,7 +141,8 @@ async fn read(mut body: RawBody, max: usize, room: &mut Room) -> Result<Bytes, P
             (first, whole) = (Bytes::new(), Vec::new());
             continue;
         }
-        room.hold(bytes)?;
+        room.hold(bytes)
+            .map_err(|NoRoom| Problem::new(Code::Overloaded, "too many large bodies at one time; try again"))?;
         // Most bodies come in one piece and need no copy.
         match (first.is_empty(), whole.is_empty()) {
             (true, true) => first = data,
@@ -147,22 +156,6 @@ async fn read(mut body: RawBody, max: usize, room: &mut Room) -> Result<Bytes, P
     Ok(if whole.is_empty() { first } else { whole.into() })
 }
 
-/// Reads the body of a refused request for a moment: closing on a client that still sends would reset the connection,
-/// and the client would never see why.
-pub(super) async fn discard(mut body: RawBody) {
-    let reading = async {
-        let mut bytes = 0;
-        while let Some(Ok(frame)) = body.frame().await {
-            bytes += frame.into_data().map_or(0, |data| data.len());
-            if bytes > REFUSED_BODY_MAX {
-                return;
-            }
-        }
-    };
-    // Who sends longer than that has to live with the reset.
-    let _ = timeout(REFUSED_BODY_TIMEOUT, reading).await;
-}
-
 fn parse<T: Incoming>(bytes: &[u8]) -> Result<T, Problem> {
     let malformed = |error: serde_json::Error| Problem::malformed(format!("the body is not what is expected: {error}"));
     let nul = check_json(bytes).map_err(malformed)?;
@@ -173,37 +166,22 @@ fn parse<T: Incoming>(bytes: &[u8]) -> Result<T, Problem> {
     if nul == Nul::Present && !T::NUL_ALLOWED { Err(value.nul()) } else { Ok(value) }
 }
 
-/// A share of the memory for bodies.
-pub(super) struct Room {
-    of: Arc<Semaphore>,
-    taken: Option<OwnedSemaphorePermit>,
-}
-
-impl Room {
-    /// Makes it room for this many bytes in all, however many pieces they come in.
-    fn hold(&mut self, bytes: usize) -> Result<(), Problem> {
-        let taken = self.taken.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
-        let missing = bytes.div_ceil(1024).saturating_sub(taken);
-        let more = self.of.clone().try_acquire_many_owned(u32::try_from(missing).unwrap_or(u32::MAX));
-        let more = more.map_err(|_| Problem::new(Code::Overloaded, "too many large bodies at one time; try again"))?;
-        match &mut self.taken {
-            Some(taken) => taken.merge(more),
-            None => self.taken = Some(more),
-        }
-        Ok(())
-    }
-}
-
 /// A JSON answer.
 pub(super) struct Answer<T>(pub(super) StatusCode, pub(super) T);
 
 impl<T: Serialize> IntoResponse for Answer<T> {
     fn into_response(self) -> Response {
-        let Ok(body) = serde_json::to_vec(&self.1) else {
-            return Problem::new(Code::Internal, "the answer cannot be written as JSON").into_response();
-        };
-        (self.0, [(CONTENT_TYPE, HeaderValue::from_static("application/json"))], body).into_response()
+        write(self.0, &self.1, 0)
     }
+}
+
+/// A JSON answer whose text is about this long: it is written without being moved about.
+pub(super) fn write(status: StatusCode, value: &impl Serialize, about_bytes: usize) -> Response {
+    let mut text = Vec::with_capacity(about_bytes);
+    if serde_json::to_writer(&mut text, value).is_err() {
+        return Problem::new(Code::Internal, "the answer cannot be written as JSON").into_response();
+    }
+    (status, [(CONTENT_TYPE, HeaderValue::from_static("application/json"))], text).into_response()
 }
 
 /// 200.

@@ -7,19 +7,23 @@ use std::time::Duration;
 
 use axum::Extension;
 use axum::extract::State;
-use axum::http::HeaderMap;
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::Response;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tokio::time::{Instant, timeout};
 
+use super::answers::reserved;
 use super::auth::{Caller, Need};
-use super::json::{Answer, Body, ok};
+use super::budget::Room;
+use super::door::InReserve;
+use super::json::{self, Body};
 use super::lease_token;
-use super::limits::{LEASE_STEP, LEASES_MAX_BYTES, LONG_POLL_SLACK, WAIT_MAX};
+use super::limits::{IN_RESERVE_WAIT_MAX, LEASE_STEP, LEASES_MAX_BYTES, LONG_POLL_SLACK, WAIT_MAX};
 use super::problem::{Code, Problem};
 use super::state::{Api, Shared, to_the_end};
 use super::wire::{self, Whole};
-use crate::job::limits::{BATCH_MAX, LEASE_DEFAULT, LEASE_MAX, LEASE_MIN};
-use crate::job::{Kind, Lease, NotAName, Outcome, QueueName, WorkerId};
+use crate::job::limits::{BATCH_MAX, LEASE_MAX, LEASE_MIN, PAYLOAD_MAX_BYTES};
+use crate::job::{Json, Kind, Lease, NotAName, Outcome, QueueName, WorkerId};
 use crate::store::{Claim, Scope, Settle, StoreError, StoreErrorKind, WorkerFate};
 
 /// 500 ms, growing to 2 s: finds jobs whose time has come. New ones ring the bell.
@@ -40,26 +44,36 @@ const TURN_SLACK: Duration = Duration::from_secs(1);
 pub(super) async fn lease(
     State(api): State<Api>,
     Extension(caller): Extension<Caller>,
+    in_reserve: Option<Extension<InReserve>>,
     headers: HeaderMap,
     body: Body<wire::LeaseRequest>,
-) -> Result<Answer<wire::Leases>, Problem> {
+) -> Result<Response, Problem> {
     let Body { value: request, room } = body;
     let wait = duration("wait_ms", request.wait_ms, Duration::ZERO..=WAIT_MAX)?.unwrap_or_default();
+    let wait = if in_reserve.is_some() { wait.min(IN_RESERVE_WAIT_MAX) } else { wait };
     let claim = Claim {
         worker: WorkerId::new(&request.worker)?,
         queues: names("queues", request.queues, QueueName::new)?,
         kinds: names("kinds", request.kinds, Kind::new)?,
         max: within("max", request.max, 1..=BATCH_MAX as i64)?.map_or(1, |max| max as usize),
-        lease: lease_duration(request.lease_ms)?.unwrap_or(LEASE_DEFAULT),
+        lease: lease_duration(request.lease_ms)?.unwrap_or(api.lease),
         fate: WorkerFate::Independent,
     };
     // A claim is small; a thousand polls that wait must not keep others from sending.
     drop(room);
-    let leases = timeout(wait + LONG_POLL_SLACK, wait_for_jobs(&api, &headers, claim, wait))
+    let Leased { leases, room, bytes } = timeout(wait + LONG_POLL_SLACK, wait_for_jobs(&api, &headers, claim, wait))
         .await
         .map_err(|_| Problem::new(Code::RequestTimeout, "the store took too long; try again"))??;
     let leases = leases.into_iter().map(|lease| view(lease, &caller)).collect();
-    Ok(ok(wire::Leases { leases }))
+    Ok(reserved(json::write(StatusCode::OK, &wire::Leases { leases }, bytes), room))
+}
+
+/// Claimed jobs, with room for telling of them.
+struct Leased {
+    leases: Vec<Lease>,
+    room: Room,
+    /// About how long the answer will be.
+    bytes: usize,
 }
 
 fn view(lease: Lease, caller: &Caller) -> wire::LeaseView {
@@ -71,30 +85,30 @@ fn view(lease: Lease, caller: &Caller) -> wire::LeaseView {
     }
 }
 
-async fn wait_for_jobs(api: &Api, headers: &HeaderMap, claim: Claim, wait: Duration) -> Result<Vec<Lease>, Problem> {
+async fn wait_for_jobs(api: &Api, headers: &HeaderMap, claim: Claim, wait: Duration) -> Result<Leased, Problem> {
     // Listening before looking: a job that comes in between is heard of.
     let mut wake = api.queue.wake().listen();
     let mut closing = api.closing.subscribe();
     let deadline = Instant::now() + wait;
     let mut pause = POLL_FIRST;
     let wanted = api.turns.wanted(&claim);
-    let mut leases = claim_or_give_back(api, claim.clone(), wanted, None).await?;
+    let mut leased = claim_or_give_back(api, claim.clone(), wanted, None).await?;
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
-        if !leases.is_empty() || left.is_zero() || *closing.borrow_and_update() {
-            return Ok(leases);
+        if !leased.leases.is_empty() || left.is_zero() || *closing.borrow_and_update() {
+            return Ok(leased);
         }
         tokio::select! {
             () = wake.woken() => {}
             () = tokio::time::sleep(pause.min(left)) => pause = (pause * 2).min(POLL_LONGEST),
-            _ = closing.changed() => return Ok(leases),
+            _ = closing.changed() => return Ok(leased),
         }
         let woken = Instant::now();
         let turn = tokio::select! {
             turn = api.turns.next() => turn,
             // Behind a store that is slow.
-            () = tokio::time::sleep_until(deadline.max(woken + TURN_SLACK)) => return Ok(leases),
-            _ = closing.changed() => return Ok(leases),
+            () = tokio::time::sleep_until(deadline.max(woken + TURN_SLACK)) => return Ok(leased),
+            _ = closing.changed() => return Ok(leased),
         };
         if api.turns.found_nothing_since(wanted, woken) {
             continue;
@@ -103,7 +117,7 @@ async fn wait_for_jobs(api: &Api, headers: &HeaderMap, claim: Claim, wait: Durat
         if !api.keys.identify(headers).await?.may(Need::Scope(Scope::Work)) {
             return Err(Problem::new(Code::ScopeMissing, "the token needs the scope work or admin"));
         }
-        leases = claim_or_give_back(api, claim.clone(), wanted, turn).await?;
+        leased = claim_or_give_back(api, claim.clone(), wanted, turn).await?;
     }
 }
 
@@ -113,12 +127,14 @@ async fn claim_or_give_back(
     claim: Claim,
     wanted: u64,
     turn: Option<OwnedSemaphorePermit>,
-) -> Result<Vec<Lease>, Problem> {
+) -> Result<Leased, Problem> {
+    let most = claim.max.saturating_mul(PAYLOAD_MAX_BYTES).min(LEASES_MAX_BYTES);
+    let room = api.answers.lease_room(most).await?;
     let (reply, answer) = oneshot::channel();
     let giving_back = to_the_end(api, |api| async move {
-        let claimed = claim_in_steps(&api, claim, wanted).await;
+        let claimed = claim_in_steps(&api, claim, wanted, room).await;
         drop(turn);
-        let Err(Ok(unwanted)) = reply.send(claimed) else { return };
+        let Err(Ok(Leased { leases: unwanted, .. })) = reply.send(claimed) else { return };
         if unwanted.is_empty() {
             return;
         }
@@ -133,27 +149,42 @@ async fn claim_or_give_back(
 }
 
 /// Up to as many as are asked for, and no more once they are a large answer.
-async fn claim_in_steps(api: &Shared, claim: Claim, wanted: u64) -> Result<Vec<Lease>, StoreError> {
-    let mut leases: Vec<Lease> = Vec::new();
-    let mut bytes = 0;
+async fn claim_in_steps(api: &Shared, claim: Claim, wanted: u64, room: Room) -> Result<Leased, StoreError> {
+    let mut leased = Leased { leases: Vec::new(), room, bytes: 0 };
     loop {
-        let (began, max) = (Instant::now(), (claim.max - leases.len()).min(LEASE_STEP));
+        let (began, max) = (Instant::now(), (claim.max - leased.leases.len()).min(LEASE_STEP));
         let step = match api.queue.store().claim(Claim { max, ..claim.clone() }).await {
             Ok(step) => step,
-            Err(error) if leases.is_empty() => return Err(error),
+            Err(error) if leased.leases.is_empty() => return Err(error),
             // What was claimed before must not wait for its lease to expire.
-            Err(_) => return Ok(leases),
+            Err(_) => return Ok(leased.fitted()),
         };
         if step.is_empty() {
             api.turns.found_nothing(wanted, began);
         }
         let is_short = step.len() < max;
-        bytes += step.iter().map(|lease| lease.job().payload.as_str().len()).sum::<usize>();
-        leases.extend(step);
-        if is_short || leases.len() >= claim.max || bytes > LEASES_MAX_BYTES {
-            return Ok(leases);
+        leased.bytes += step.iter().map(weight).sum::<usize>();
+        leased.leases.extend(step);
+        let has_room = leased.room.hold(leased.bytes).is_ok();
+        if is_short || !has_room || leased.leases.len() >= claim.max || leased.bytes > LEASES_MAX_BYTES {
+            return Ok(leased.fitted());
         }
     }
+}
+
+impl Leased {
+    /// Gives back the room that is not needed.
+    fn fitted(mut self) -> Self {
+        self.room.shrink_to(self.bytes);
+        self
+    }
+}
+
+/// About how many bytes a lease takes on the wire.
+fn weight(lease: &Lease) -> usize {
+    let job = lease.job();
+    let json = |json: Option<&Json>| json.map_or(0, |json| json.as_str().len());
+    1024 + json(Some(&job.payload)) + json(job.result.as_ref()) + job.last_error.as_ref().map_or(0, String::len)
 }
 
 pub(super) fn lease_duration(ms: Option<Whole>) -> Result<Option<Duration>, Problem> {

@@ -16,20 +16,41 @@ pub(super) const WRITE_TIMEOUT: Duration = Duration::from_secs(60);
 pub(super) const LONG_POLL_SLACK: Duration = Duration::from_secs(10);
 /// 30 s: proxies cut connections that are silent for a minute.
 pub(super) const WAIT_MAX: Duration = Duration::from_secs(30);
+/// 1 s for a long poll on a connection of the reserve, which has to be free again soon.
+pub(super) const IN_RESERVE_WAIT_MAX: Duration = Duration::from_secs(1);
+/// 1 s for the head of the one request on such a connection …
+pub(super) const IN_RESERVE_HEADER_TIMEOUT: Duration = Duration::from_secs(1);
+/// … and 10 s for its answer to be taken.
+pub(super) const IN_RESERVE_WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 /// 320 KiB: a payload of 256 KiB and what stands around it.
 pub(super) const SINGLE_BODY_MAX: usize = 320 * 1024;
 /// 8 MiB for batches and settles.
 pub(super) const BATCH_BODY_MAX: usize = 8 * 1024 * 1024;
 /// 16 MiB beyond a limit are read and thrown away, so that the caller gets to see the refusal.
 pub(super) const DISCARD_MAX: usize = 16 * 1024 * 1024;
-/// 1 MiB of a refused request's body is read …
+/// 1 MiB of a body that a handler left unread is read …
 pub(super) const REFUSED_BODY_MAX: usize = 1024 * 1024;
 /// … for at most 1 s.
 pub(super) const REFUSED_BODY_TIMEOUT: Duration = Duration::from_secs(1);
+/// 100 ms on a connection of the reserve: who sends no body must not hold it.
+pub(super) const IN_RESERVE_BODY_TIMEOUT: Duration = Duration::from_millis(100);
 /// 256 MiB of request bodies in memory at one time, over all connections.
 pub(super) const BODIES_MAX: usize = 256 * 1024 * 1024;
 /// 64 MiB besides for the bodies of workers: a flood of enqueues must not make them lose their leases.
 pub(super) const WORKER_BODIES_MAX: usize = 64 * 1024 * 1024;
+/// 16 KiB: smaller answers are free. 4,096 connections cannot hold more than 64 MiB of them, and they fit the sockets'
+/// own buffers.
+pub(super) const ANSWER_FREE_BYTES: usize = 16 * 1024;
+/// 32 MiB of answers to readers at one time: four full pages, or hundreds of ordinary ones.
+pub(super) const READ_ANSWERS_MAX: usize = 32 * 1024 * 1024;
+/// 64 MiB besides for leased jobs: readers must not keep workers from their jobs.
+pub(super) const WORKER_ANSWERS_MAX: usize = 64 * 1024 * 1024;
+/// 64 MiB besides for the answers to calls that changed something: those are done, and should be told of.
+pub(super) const WRITE_ANSWERS_MAX: usize = 64 * 1024 * 1024;
+/// 4 pages are read at one time: what one step of each reads is in memory before it can be charged.
+pub(super) const PAGES_AT_WORK_MAX: usize = 4;
+/// 16 jobs of a page are read in one step: 8 MiB if every payload and result is as large as it may be.
+pub(super) const LIST_STEP: usize = 16;
 /// 100 jobs are claimed in one step: 25 MiB if every payload is as large as it may be …
 pub(super) const LEASE_STEP: usize = 100;
 /// … and none further once an answer has 8 MiB of jobs.
@@ -56,12 +77,16 @@ pub(super) const CHECK_TIMEOUT: Duration = Duration::from_secs(2);
 /// The limits an operator or a test may change.
 #[derive(Debug, Clone)]
 pub struct ApiLimits {
-    /// Connections at one time; one more is answered 503.
+    /// Connections at one time; beyond, only probes and workers are served, the others are answered 503.
     pub connections: usize,
+    /// Connections from one address (IPv6: from one /64); `None`: three quarters of all.
+    pub connections_per_address: Option<usize>,
     /// Enqueues at one time; one more is answered 429.
     pub enqueues_in_flight: usize,
     /// Bytes of request bodies in memory at one time, those of workers aside; one body more is answered 503.
     pub body_bytes: usize,
+    /// Bytes of answers to readers in memory at one time; one more large answer is 503.
+    pub answer_bytes: usize,
     /// For the head of a request to arrive, and until an idle connection is closed.
     pub header_timeout: Duration,
     /// For the body of a request to arrive.
@@ -76,12 +101,20 @@ impl Default for ApiLimits {
     fn default() -> Self {
         Self {
             connections: CONNECTIONS_MAX,
+            connections_per_address: None,
             enqueues_in_flight: ENQUEUES_MAX,
             body_bytes: BODIES_MAX,
+            answer_bytes: READ_ANSWERS_MAX,
             header_timeout: HEADER_TIMEOUT,
             body_timeout: BODY_TIMEOUT,
             request_timeout: REQUEST_TIMEOUT,
             shutdown_grace: Duration::from_secs(30),
         }
+    }
+}
+
+impl ApiLimits {
+    pub(super) fn per_address(&self) -> usize {
+        self.connections_per_address.unwrap_or(self.connections.saturating_mul(3) / 4).max(1)
     }
 }

@@ -3,16 +3,18 @@
 
 use axum::extract::{Query, State};
 use axum::http::header::LINK;
-use axum::http::{HeaderValue, Uri};
-use axum::response::{IntoResponse, Response};
+use axum::http::{HeaderValue, StatusCode, Uri};
+use axum::response::Response;
 use serde::Deserialize;
 use utoipa::IntoParams;
 use uuid::Uuid;
 
-use super::json::ok;
-use super::limits::{OFFSET_MAX, PAGE_MAX_BYTES};
+use super::answers::{hold_page, reserved};
+use super::budget::Room;
+use super::json;
+use super::limits::{LIST_STEP, OFFSET_MAX, PAGE_MAX_BYTES};
 use super::problem::{Problem, shortened};
-use super::state::{Api, to_the_end};
+use super::state::{Api, Shared, to_the_end};
 use super::wire;
 use crate::job::limits::{PAGE_DEFAULT, PAGE_MAX};
 use crate::job::{JobId, Kind, QueueName, Status};
@@ -55,14 +57,60 @@ pub(super) async fn list_jobs(State(api): State<Api>, uri: Uri) -> Result<Respon
         .map_err(|error| Problem::malformed(format!("the query cannot be read: {}", shortened(&error.body_text()))))?;
     let list = query.list()?;
     let asked = list.clone();
-    let Page { jobs, next } = to_the_end(&api, |api| async move { api.queue.list(asked).await }).await??;
-    let (jobs, next) = within_bytes(jobs.into_iter().map(wire::Job::from), next);
-    let mut response = ok(jobs).into_response();
+    let turn = api.answers.page_turn().await?;
+    let read = to_the_end(&api, |api| async move {
+        let page = read_page(&api, asked).await;
+        (page, turn)
+    });
+    // Held until the page is written out: records and text are in memory together.
+    let (page, _turn) = read.await?;
+    let ReadPage { jobs, next, bytes, room } = page?;
+    // The weight is an estimate; an answer that outgrew its buffer would be copied into one twice as large.
+    let slack = 512 * jobs.len();
+    let mut response = reserved(json::write(StatusCode::OK, &jobs, bytes + slack), room);
     if let Some(next) = next {
         let link = HeaderValue::from_str(&link(&list, next)).expect("names and ids are valid in a header");
         response.headers_mut().insert(LINK, link);
     }
     Ok(response)
+}
+
+/// A page in memory, with room for its text.
+struct ReadPage {
+    jobs: Vec<wire::Job>,
+    next: Option<JobId>,
+    /// About how long its text is.
+    bytes: usize,
+    room: Room,
+}
+
+/// Reads in steps, so that no more is in memory than a page may have and one step. What does not fit a page begins the
+/// next one.
+async fn read_page(api: &Shared, list: List) -> Result<ReadPage, Problem> {
+    let mut page = ReadPage { jobs: Vec::new(), next: None, bytes: 0, room: api.answers.read_room() };
+    let mut step = list.clone();
+    loop {
+        step.limit = (list.limit - page.jobs.len()).min(LIST_STEP);
+        let Page { jobs, next } = api.queue.list(step.clone()).await?;
+        let is_short = jobs.len() < step.limit;
+        for job in jobs.into_iter().map(wire::Job::from) {
+            let weight = job.weight();
+            if page.bytes + weight > PAGE_MAX_BYTES
+                && let Some(last) = page.jobs.last()
+            {
+                page.next = Some(last.id());
+                return Ok(page);
+            }
+            page.bytes += weight;
+            page.jobs.push(job);
+            hold_page(&mut page.room, page.bytes)?;
+        }
+        page.next = next;
+        if is_short || next.is_none() || page.jobs.len() >= list.limit {
+            return Ok(page);
+        }
+        (step.before, step.offset) = (next, 0);
+    }
 }
 
 impl ListQuery {
@@ -110,23 +158,6 @@ fn cursor(text: &str) -> Result<JobId, Problem> {
         return Err(invalid());
     }
     text.parse::<Uuid>().map(JobId::from).map_err(|_| invalid())
-}
-
-/// As many as fit a page; what is cut off begins the next one.
-fn within_bytes(jobs: impl Iterator<Item = wire::Job>, next: Option<JobId>) -> (Vec<wire::Job>, Option<JobId>) {
-    let mut page: Vec<wire::Job> = Vec::new();
-    let mut bytes = 0;
-    for job in jobs {
-        bytes += job.weight();
-        if bytes > PAGE_MAX_BYTES
-            && let Some(last) = page.last()
-        {
-            let last = last.id();
-            return (page, Some(last));
-        }
-        page.push(job);
-    }
-    (page, next)
 }
 
 /// Names and ids need no escaping.

@@ -6,7 +6,10 @@
 //!
 //! Start reading at [`serve()`] and at the list of routes below; then one file per group of routes.
 
+mod answers;
 mod auth;
+mod auth_throttle;
+mod budget;
 mod door;
 mod enqueue;
 mod health;
@@ -21,18 +24,19 @@ pub mod metrics;
 mod openapi;
 mod origin;
 mod path;
-mod patient;
+mod places;
 mod problem;
 mod queues;
 mod rates;
 mod serve;
 mod settle;
-mod slow;
 mod state;
 mod stats;
 mod tokens;
 mod turns;
+mod unread;
 mod wire;
+mod write_timeout;
 
 use axum::{Router, middleware};
 use utoipa_axum::router::OpenApiRouter;

@@ -69,6 +69,7 @@ fn complete_operation(path: &str, method: &str, operation: &mut Value) {
     if !public {
         responses.entry("401").or_insert_with(|| json!({}));
         responses.entry("403").or_insert_with(|| json!({}));
+        responses.entry("429").or_insert_with(|| json!({}));
     }
     for status in ["500", "503"] {
         responses.entry(status).or_insert_with(|| json!({}));
@@ -92,9 +93,9 @@ fn complete_response(status: &str, response: &mut Value) {
             "408" => "the body did not arrive in time",
             "409" => "not in this status",
             "413" => "too large",
-            "415" => "not application/json",
+            "415" => "not application/json, or compressed",
             "422" => "well-formed, but not acceptable",
-            "429" => "over a limit; try again later",
+            "429" => "over a limit, or too many invalid tokens from this address; try again later",
             "503" => "the store is not available, or the server is busy; try again later",
             _ => "something went wrong on our side",
         };

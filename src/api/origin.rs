@@ -1,8 +1,9 @@
 //! Keeps other people's web pages out. A browser on this machine can reach the loopback too: a page may point its own
 //! name at 127.0.0.1 (DNS rebinding), or simply post a form here.
 
+use std::net::Ipv6Addr;
+
 use axum::http::header::{HOST, ORIGIN};
-use axum::http::uri::Authority;
 use axum::http::{HeaderMap, Method, Uri};
 
 use super::problem::{Code, Problem};
@@ -14,9 +15,9 @@ pub(super) fn check_host(uri: &Uri, headers: &HeaderMap, allowed: &[String]) -> 
         Problem::new(Code::ForeignHost, detail)
     };
     let authority = authority(uri, headers).ok_or_else(foreign)?;
-    let host = authority.host().to_ascii_lowercase();
-    let own = ["localhost", "127.0.0.1", "[::1]"].contains(&host.as_str());
-    let named = || allowed.iter().any(|name| *name == host || name == authority.as_str());
+    let host = host_of(&authority).ok_or_else(foreign)?;
+    let own = ["localhost", "127.0.0.1", "[::1]"].contains(&host);
+    let named = || allowed.iter().any(|name| name == host || *name == authority);
     if own || named() { Ok(()) } else { Err(foreign()) }
 }
 
@@ -33,22 +34,40 @@ pub(super) fn check_origin(method: &Method, uri: &Uri, headers: &HeaderMap) -> R
     let Some(origin) = headers.get(ORIGIN) else { return Ok(()) };
     let origin = origin.to_str().ok().and_then(|origin| origin.split_once("://"));
     let same = match (origin, authority(uri, headers)) {
-        (Some((_, origin)), Some(here)) => origin.eq_ignore_ascii_case(here.as_str()),
+        (Some((_, origin)), Some(here)) => origin.eq_ignore_ascii_case(&here),
         _ => false,
     };
     if same { Ok(()) } else { cross_site() }
 }
 
-/// Which server the caller means; `None` if it does not say, or says it twice.
-fn authority(uri: &Uri, headers: &HeaderMap) -> Option<Authority> {
+/// Which server the caller means, in lowercase; `None` if it does not say, or says it twice.
+fn authority(uri: &Uri, headers: &HeaderMap) -> Option<String> {
     if let Some(authority) = uri.authority() {
-        return Some(authority.clone());
+        return Some(authority.as_str().to_ascii_lowercase());
     }
     let mut hosts = headers.get_all(HOST).iter();
     let (Some(host), None) = (hosts.next(), hosts.next()) else { return None };
-    let host = host.to_str().ok()?;
-    // `evil@localhost` has no business in a Host header.
-    if host.contains('@') { None } else { host.parse().ok() }
+    Some(host.to_str().ok()?.to_ascii_lowercase())
+}
+
+/// The host of `host` or `host:port`, and of nothing that only looks like it: no user, no second port, nothing behind
+/// the brackets of an IPv6 address.
+fn host_of(authority: &str) -> Option<&str> {
+    let host_bytes = match authority.strip_prefix('[') {
+        Some(rest) => {
+            let (ip, _) = rest.split_once(']')?;
+            ip.parse::<Ipv6Addr>().ok()?;
+            ip.len() + 2
+        }
+        None => {
+            let name = authority.split(':').next().filter(|name| !name.is_empty())?;
+            let of_a_name = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
+            name.bytes().all(of_a_name).then_some(name.len())?
+        }
+    };
+    let (host, rest) = authority.split_at(host_bytes);
+    let is_port = |port: &str| port.bytes().all(|byte| byte.is_ascii_digit()) && port.parse::<u16>().is_ok();
+    (rest.is_empty() || rest.strip_prefix(':').is_some_and(is_port)).then_some(host)
 }
 
 #[cfg(test)]
@@ -76,6 +95,32 @@ mod tests {
             ["evil.example", "localhost.evil.example", "127.0.0.1.evil.example", "", "127.0.0.2", "a@localhost:x"]
         {
             assert!(check_host(&uri, &with("host", host), &allowed).is_err(), "{host}");
+        }
+        for almost in [
+            "[::1]evil",
+            "[::1]evil:80",
+            "[::1].evil.example",
+            "[::1]:x",
+            "[::1]:",
+            "[::1",
+            "::1",
+            "[]",
+            "[::1]:80:80",
+            "localhost:80:80",
+            "localhost:x",
+            "localhost:",
+            "localhost:+80",
+            "localhost:65536",
+            "localhost:80@evil",
+            "evil@localhost",
+            "localhost/",
+            "localhost?",
+            "local host",
+            ":80",
+            "localhost%00",
+            "queue.internal:80:80",
+        ] {
+            assert!(check_host(&uri, &with("host", almost), &allowed).is_err(), "{almost}");
         }
         assert!(check_host(&uri, &HeaderMap::new(), &allowed).is_err());
         assert!(check_host(&Uri::from_static("http://evil.example/jobs"), &with("host", "localhost"), &[]).is_err());

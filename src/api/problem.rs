@@ -55,12 +55,14 @@ codes! {
     LastAdmin = 409 "last_admin" "the last token with the scope admin stays";
     TooLarge = 413 "too_large" "the request is too large";
     WrongContentType = 415 "wrong_content_type" "the body must be application/json";
+    WrongContentEncoding = 415 "wrong_content_encoding" "the body must not be compressed";
     UnknownKind = 422 "unknown_kind" "nobody declared this kind";
     InvalidPayload = 422 "invalid_payload" "the payload does not fit its kind";
     IdempotencyConflict = 422 "idempotency_conflict" "the idempotency key belongs to another job";
     InvalidValue = 422 "invalid_value" "a value is not acceptable";
     InvalidBatch = 422 "invalid_batch" "the batch is not acceptable";
     QueueFull = 429 "queue_full" "the queue is full";
+    TooManyFailures = 429 "too_many_failures" "too many invalid tokens from this address";
     TooManyRequests = 429 "too_many_requests" "too much is in flight";
     Internal = 500 "internal" "something went wrong on our side";
     StoreUnavailable = 503 "store_unavailable" "the store is not available";

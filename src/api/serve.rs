@@ -1,4 +1,5 @@
-//! The accept loop: one task per connection, a cap on how many, a timer on every head, and an end that loses nothing.
+//! The accept loop: one task per connection, a timer on every head, and an end that loses nothing. How many there may be
+//! is the affair of [`places`](super::places).
 //!
 //! `axum::serve` has no header timer and no cap: a few hundred sockets that send a byte now and then would hold it.
 
@@ -12,9 +13,10 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::Request;
+use axum::response::Response;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
-use hyper::service::service_fn;
+use hyper::service::{HttpService, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -22,11 +24,12 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tower::Service;
 use utoipa_axum::router::OpenApiRouter;
 
-use super::door::{Peer, REQUEST_ID};
-use super::limits::{HEAD_MAX_BYTES, WRITE_TIMEOUT};
-use super::patient::Patient;
+use super::door::{InReserve, Peer, REQUEST_ID};
+use super::limits::{HEAD_MAX_BYTES, IN_RESERVE_HEADER_TIMEOUT, IN_RESERVE_WRITE_TIMEOUT, WRITE_TIMEOUT};
+use super::places::{Place, Places, ReservePlace};
 use super::problem::{Code, Problem};
 use super::state::{AT_WORK_MAX, Api, ApiSettings, Exposure, Shared};
+use super::write_timeout::WriteTimeout;
 use crate::store::StoreError;
 
 /// 64 callers at one time are told that there is no room; beyond that, connections are simply closed.
@@ -100,7 +103,7 @@ async fn serve_routes(
     let api = Shared::new(settings, exposure(address));
     let server = Server {
         router: super::assemble(api.clone(), routes),
-        places: Arc::new(Semaphore::new(api.limits.connections)),
+        places: Places::new(api.limits.connections, api.limits.per_address()),
         turned_away: Arc::new(Semaphore::new(TURNED_AWAY_MAX)),
         api,
     };
@@ -120,7 +123,7 @@ async fn upkeep() {
 
 struct Server {
     router: axum::Router,
-    places: Arc<Semaphore>,
+    places: Arc<Places>,
     turned_away: Arc<Semaphore>,
     api: Api,
 }
@@ -147,15 +150,23 @@ impl Server {
     fn admit(&self, stream: TcpStream, peer: SocketAddr) {
         // Answers are small and should leave at once.
         let _ = stream.set_nodelay(true);
-        match self.places.clone().try_acquire_owned() {
-            Ok(place) => {
-                let (router, closing) = (self.router.clone(), self.api.closing.subscribe());
-                let header_timeout = self.api.limits.header_timeout;
-                tokio::spawn(connection(stream, peer, router, header_timeout, closing, place));
+        let peer = Peer(peer);
+        let connection = Connection { stream, peer, router: self.router.clone() };
+        match self.places.admit(peer.network()) {
+            Some(Place::Ordinary(place)) => {
+                let (closing, header_timeout) = (self.api.closing.subscribe(), self.api.limits.header_timeout);
+                tokio::spawn(async move {
+                    let _place = place;
+                    connection.serve(header_timeout, closing).await;
+                });
             }
-            Err(_) => {
+            Some(Place::Reserve(place)) => {
+                let closing = self.api.closing.subscribe();
+                tokio::spawn(connection.serve_in_reserve(place, closing));
+            }
+            None => {
                 if let Ok(place) = self.turned_away.clone().try_acquire_owned() {
-                    tokio::spawn(turn_away(stream, place));
+                    tokio::spawn(turn_away(connection.stream, place));
                 }
             }
         }
@@ -164,9 +175,8 @@ impl Server {
     /// Waits for connections and for the work of callers who hung up, within the grace.
     async fn finish(&self) {
         self.api.closing.send_replace(true);
-        let all = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
         let finished = async {
-            let _ = self.places.acquire_many(all(self.api.limits.connections)).await;
+            self.places.all_ended().await;
             let _ = self.api.at_work.acquire_many(AT_WORK_MAX).await;
         };
         if tokio::time::timeout(self.api.limits.shutdown_grace, finished).await.is_err() {
@@ -175,25 +185,64 @@ impl Server {
     }
 }
 
-async fn connection(
+struct Connection {
     stream: TcpStream,
-    peer: SocketAddr,
+    peer: Peer,
     router: axum::Router,
-    header_timeout: Duration,
-    mut closing: watch::Receiver<bool>,
-    _place: OwnedSemaphorePermit,
-) {
-    let service = service_fn(move |request: hyper::Request<Incoming>| {
-        let mut request: Request = request.map(Body::new);
-        request.extensions_mut().insert(Peer(peer));
-        let mut router = router.clone();
-        async move { Service::call(&mut router, request).await.map_err(|never: Infallible| never) }
-    });
-    let serving = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(header_timeout)
-        .max_buf_size(HEAD_MAX_BYTES)
-        .serve_connection(TokioIo::new(Patient::new(stream, WRITE_TIMEOUT)), service);
+}
+
+impl Connection {
+    /// Request after request, until the client closes or the server shuts down.
+    async fn serve(self, header_timeout: Duration, closing: watch::Receiver<bool>) {
+        let Self { stream, peer, router } = self;
+        let service = service_fn(move |request| answer(router.clone(), request, peer, None));
+        let serving = http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(header_timeout)
+            .max_buf_size(HEAD_MAX_BYTES)
+            .serve_connection(TokioIo::new(WriteTimeout::new(stream, WRITE_TIMEOUT)), service);
+        until_closing(serving, closing).await;
+    }
+
+    /// One request, in a hurry. Before it has arrived, the connection is closed when a newer one needs its place.
+    async fn serve_in_reserve(self, place: ReservePlace, closing: watch::Receiver<bool>) {
+        let Self { stream, peer, router } = self;
+        let ReservePlace { ref request, .. } = place;
+        let reserved = request.clone();
+        let service = service_fn(move |request| {
+            reserved.begin();
+            answer(router.clone(), request, peer, Some(InReserve))
+        });
+        let serving = http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(IN_RESERVE_HEADER_TIMEOUT)
+            .keep_alive(false)
+            .max_buf_size(HEAD_MAX_BYTES)
+            .serve_connection(TokioIo::new(WriteTimeout::new(stream, IN_RESERVE_WRITE_TIMEOUT)), service);
+        place.unless_evicted(until_closing(serving, closing)).await;
+    }
+}
+
+async fn answer(
+    mut router: axum::Router,
+    request: hyper::Request<Incoming>,
+    peer: Peer,
+    in_reserve: Option<InReserve>,
+) -> Result<Response, Infallible> {
+    let mut request: Request = request.map(Body::new);
+    request.extensions_mut().insert(peer);
+    if let Some(in_reserve) = in_reserve {
+        request.extensions_mut().insert(in_reserve);
+    }
+    Service::call(&mut router, request).await
+}
+
+/// When the server shuts down, the request in flight is the last one.
+async fn until_closing<S>(serving: http1::Connection<TokioIo<WriteTimeout>, S>, mut closing: watch::Receiver<bool>)
+where
+    S: HttpService<Incoming, ResBody = Body>,
+    S::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
     let mut serving = pin!(serving);
     let closed = async {
         // The guard of the watched value must not be held while the connection goes on.

@@ -3,17 +3,21 @@
 use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::{Semaphore, watch};
 use tracing::Instrument;
 
+use super::answers::Answers;
 use super::auth::Keys;
+use super::auth_throttle::AuthThrottle;
+use super::budget::Budget;
 use super::health::{Pulse, ReadyCheck};
 use super::limits::{ApiLimits, WORKER_BODIES_MAX};
 use super::problem::{Code, Problem};
 use super::rates::Rates;
-use super::slow::Slowdown;
 use super::turns::Turns;
+use crate::job::limits::LEASE_DEFAULT;
 use crate::queue::Queue;
 
 /// More pieces of work than a process can have at one time.
@@ -28,6 +32,8 @@ pub struct ApiSettings {
     pub admin_token: Option<String>,
     /// Names that the `Host` header may give, besides those of the loopback, while there is no token.
     pub hosts: Vec<String>,
+    /// How long a lease lasts without a heartbeat, where the worker does not say.
+    pub lease: Duration,
     /// What `/readyz` looks at, besides the store.
     pub checks: Vec<Arc<dyn ReadyCheck>>,
     /// What one caller may take up.
@@ -37,7 +43,14 @@ pub struct ApiSettings {
 impl ApiSettings {
     /// The usual settings.
     pub fn new(queue: Queue) -> Self {
-        Self { queue, admin_token: None, hosts: Vec::new(), checks: Vec::new(), limits: ApiLimits::default() }
+        Self {
+            queue,
+            admin_token: None,
+            hosts: Vec::new(),
+            lease: LEASE_DEFAULT,
+            checks: Vec::new(),
+            limits: ApiLimits::default(),
+        }
     }
 }
 
@@ -47,6 +60,7 @@ impl fmt::Debug for ApiSettings {
         f.debug_struct("ApiSettings")
             .field("queue", &self.queue)
             .field("hosts", &self.hosts)
+            .field("lease", &self.lease)
             .field("limits", &self.limits)
             .finish_non_exhaustive()
     }
@@ -66,16 +80,20 @@ pub(super) struct Shared {
     pub(super) queue: Queue,
     pub(super) keys: Arc<Keys>,
     pub(super) hosts: Vec<String>,
-    pub(super) slow: Slowdown,
+    pub(super) throttle: AuthThrottle,
     pub(super) rates: Rates,
     pub(super) checks: Vec<Arc<dyn ReadyCheck>>,
     pub(super) limits: ApiLimits,
     /// Places for enqueues.
     pub(super) enqueues: Arc<Semaphore>,
-    /// Memory for bodies, in KiB.
-    pub(super) bodies: Arc<Semaphore>,
+    /// Memory for bodies.
+    pub(super) bodies: Budget,
     /// The same for the bodies of workers.
-    pub(super) worker_bodies: Arc<Semaphore>,
+    pub(super) worker_bodies: Budget,
+    /// Memory for answers.
+    pub(super) answers: Answers,
+    /// Where the worker does not say.
+    pub(super) lease: Duration,
     /// One taken by every piece of work that goes on without its caller. All are free: all of it is done.
     pub(super) at_work: Arc<Semaphore>,
     pub(super) pulse: Pulse,
@@ -93,12 +111,14 @@ impl Shared {
         Arc::new(Self {
             keys: Arc::new(Keys::new(settings.queue.store().clone(), settings.admin_token.as_deref(), exposure)),
             hosts,
-            slow: Slowdown::default(),
+            throttle: AuthThrottle::default(),
             rates: Rates::default(),
             checks: settings.checks,
             enqueues: Arc::new(Semaphore::new(settings.limits.enqueues_in_flight)),
-            bodies: Arc::new(Semaphore::new(settings.limits.body_bytes / 1024)),
-            worker_bodies: Arc::new(Semaphore::new(WORKER_BODIES_MAX / 1024)),
+            bodies: Budget::of_bytes(settings.limits.body_bytes),
+            worker_bodies: Budget::of_bytes(WORKER_BODIES_MAX),
+            answers: Answers::new(settings.limits.answer_bytes),
+            lease: settings.lease,
             at_work: Arc::new(Semaphore::new(AT_WORK_MAX as usize)),
             pulse: Pulse::default(),
             turns: Turns::default(),

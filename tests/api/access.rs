@@ -296,7 +296,8 @@ async fn an_open_server_answers_only_its_own_names(world: World) {
     for host in ["localhost", "127.0.0.1:1234", "[::1]:80", "queue.internal:8080"] {
         with_host(host).await.expect(200);
     }
-    for host in ["evil.example", "localhost.evil.example", "169.254.169.254"] {
+    for host in ["evil.example", "localhost.evil.example", "169.254.169.254", "[::1]evil", "localhost:80:80", "[::1]:x"]
+    {
         with_host(host).await.problem(403, "foreign_host");
     }
 }

@@ -178,29 +178,6 @@ async fn a_body_that_does_not_come_is_408() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_connection_too_many_is_503_and_a_place_is_free_again_after() {
-    let world = World::sqlite().await;
-    let server = world.server_with(|settings| settings.limits.connections = 4).await;
-    let mut held = Vec::new();
-    for _ in 0..4 {
-        let mut stream = TcpStream::connect(server.address).await.unwrap();
-        // An answer proves that the connection has its place.
-        let keep = server.call("GET", "/livez").replace_header("connection", "keep-alive");
-        stream.write_all(&keep.bytes()).await.unwrap();
-        assert_eq!(read_reply(&mut stream).await.status, 200);
-        held.push(stream);
-    }
-    let reply = server.get("/livez").await;
-    reply.problem(503, "overloaded");
-    assert_eq!(reply.header("retry-after"), Some("1"), "{reply:?}");
-    drop(held);
-    let deadline = Instant::now() + Duration::from_secs(10);
-    while server.get("/livez").await.status != 200 {
-        assert!(Instant::now() < deadline, "places are not given back");
-    }
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_producer_that_hangs_up_leaves_nothing_half_done() {
     let world = World::sqlite().await;
     let server = world.server().await;

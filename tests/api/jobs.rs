@@ -25,6 +25,9 @@ on_every_store!(
     redrive_and_delete_mind_the_status,
     attempts_are_told_oldest_first,
     a_nul_in_a_batch_names_its_item,
+    a_key_that_is_there_twice_is_400_and_named_wherever_it_is,
+    a_body_that_is_compressed_is_415,
+    a_long_page_is_whole_and_in_order_and_the_next_one_goes_on_after_it,
 );
 
 const ALL_FIELDS: [&str; 22] = [
@@ -396,4 +399,57 @@ async fn a_nul_in_a_batch_names_its_item(world: World) {
     let at_fault: Vec<_> = problem["errors"].as_array().unwrap().iter().map(|error| error["index"].clone()).collect();
     assert_eq!(at_fault, [1, 3]);
     assert_eq!(server.get("/stats").await.expect(200)["totals"]["queued"], 0);
+}
+
+async fn a_key_that_is_there_twice_is_400_and_named_wherever_it_is(world: World) {
+    let server = world.server().await;
+    for (method, path, body) in [
+        ("POST", "/jobs", r#"{"kind":"welcome","payload":{"a":[{"amount":1,"amount":1000}]}}"#),
+        ("POST", "/jobs", r#"{"amount":1,"kind":"welcome","payload":1,"amount":2}"#),
+        ("POST", "/jobs/batch", r#"{"jobs":[{"kind":"welcome","payload":{"amount":1,"b":2,"\u0061mount":3}}]}"#),
+        ("PUT", "/kinds/other", r#"{"schema":{"properties":{"amount":{},"amount":{}}}}"#),
+        ("POST", "/leases/settle", r#"{"worker":"w","outcomes":[{"amount":1,"amount":1}]}"#),
+    ] {
+        let reply = server.call(method, path).text("application/json", body).send().await;
+        let problem = reply.problem(400, "malformed");
+        assert!(problem["detail"].as_str().unwrap().contains("\"amount\" is there twice"), "{problem}");
+    }
+    assert_eq!(server.get("/jobs").await.expect(200), json!([]));
+}
+
+async fn a_body_that_is_compressed_is_415(world: World) {
+    let server = world.server().await;
+    let job = json!({"kind": "welcome", "payload": 1});
+    for encoding in ["gzip", "br", "deflate", "identity, gzip", ""] {
+        let call = server.call("POST", "/jobs").header("content-encoding", encoding).json(&job);
+        call.send().await.problem(415, "wrong_content_encoding");
+    }
+    let twice = server.call("POST", "/jobs").header("content-encoding", "identity").header("content-encoding", "gzip");
+    twice.json(&job).send().await.problem(415, "wrong_content_encoding");
+    server.call("POST", "/jobs").header("content-encoding", "Identity").json(&job).send().await.expect(201);
+}
+
+async fn a_long_page_is_whole_and_in_order_and_the_next_one_goes_on_after_it(world: World) {
+    let server = world.server().await;
+    let jobs: Vec<_> = (0..100).map(|n| json!({"kind": "welcome", "payload": n})).collect();
+    server.post("/jobs/batch", json!({"jobs": jobs})).await.expect(200);
+    let payloads = |page: &Value| -> Vec<i64> {
+        page.as_array().unwrap().iter().map(|job| job["payload"].as_i64().unwrap()).collect()
+    };
+    let all = payloads(&server.get("/jobs?limit=200").await.expect(200));
+    let newest_first: Vec<i64> = (0..100).rev().collect();
+    assert_eq!(all.iter().copied().collect::<BTreeSet<_>>().len(), 100);
+    assert!(all == newest_first, "{all:?}");
+    for (first, offset) in
+        [("/jobs?limit=70&offset=7", 7), ("/jobs?limit=16&offset=0", 0), ("/jobs?limit=33&offset=50", 50)]
+    {
+        let (mut path, mut seen) = (first.to_owned(), Vec::new());
+        loop {
+            let reply = server.get(&path).await;
+            seen.extend(payloads(&reply.expect(200)));
+            let Some(link) = reply.header("link") else { break };
+            path = link.trim_start_matches('<').split('>').next().unwrap().to_owned();
+        }
+        assert_eq!(seen, newest_first[offset..], "{first}");
+    }
 }

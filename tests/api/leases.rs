@@ -27,6 +27,7 @@ on_every_store!(
     every_job_reaches_one_of_many_polls_that_wait_for_it,
     one_wake_makes_one_of_many_polls_look,
     an_answer_with_large_jobs_stops_growing_and_the_rest_is_there_for_the_next,
+    a_lease_without_a_length_lasts_as_long_as_the_server_is_set_to,
 );
 
 async fn a_lease_has_the_job_its_token_and_its_attempt(world: World) {
@@ -330,4 +331,13 @@ async fn one_wake_makes_one_of_many_polls_look(world: World) {
     for poll in polls {
         poll.await.unwrap().expect(200);
     }
+}
+
+async fn a_lease_without_a_length_lasts_as_long_as_the_server_is_set_to(world: World) {
+    let server = world.server_with(|settings| settings.lease = std::time::Duration::from_secs(77)).await;
+    server.enqueue().await;
+    server.enqueue().await;
+    assert_eq!(server.lease(1).await[0]["lease_ms"], 77_000);
+    let said = server.post("/leases", json!({"worker": "w", "lease_ms": 5000})).await.expect(200);
+    assert_eq!(said["leases"][0]["lease_ms"], 5_000);
 }

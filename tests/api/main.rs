@@ -9,6 +9,7 @@ mod world;
 
 mod access;
 mod canary;
+mod connections;
 mod hostile;
 mod idempotency;
 mod jobs;

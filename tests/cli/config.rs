@@ -97,6 +97,20 @@ fn logs_in_json_are_one_object_a_line_and_hold_no_payload() {
         assert!(line["level"].is_string() && line["message"].is_string(), "{line}");
     }
     assert!(log.contains("request_id") && !log.contains("canary"), "{log}");
+    let decimals = |time: &str| time.split_once('.').map_or(0, |(_, decimals)| decimals.len());
+    let lines = log.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
+    let times: Vec<_> = lines.filter_map(|line| Some(line.get("took_ms")?.to_string())).collect();
+    assert!(!times.is_empty() && times.iter().all(|time| decimals(time) <= 3), "{times:?}");
+}
+
+#[test]
+fn a_lease_over_http_lasts_as_long_as_the_setting_says() {
+    let world = World::new();
+    let server = world.serve(&[("STEADFAST_LEASE_MS", "77000"), ("STEADFAST_EXECUTOR", "none")]);
+    assert_eq!(server.run(&world, &["enqueue", "summarize_text", r#"{"text":"t"}"#]).code, Some(0));
+    let (status, answer) = server.post("/leases", &serde_json::json!({"worker": "w"}));
+    assert_eq!((status, &answer["leases"][0]["lease_ms"]), (200, &serde_json::json!(77_000)));
+    server.stop();
 }
 
 #[test]

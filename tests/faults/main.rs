@@ -6,6 +6,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
 
+mod attackers;
 mod batches;
 mod both;
 mod clocks;
@@ -13,6 +14,7 @@ mod customers;
 mod database;
 mod disk_full;
 mod flood;
+mod guesses;
 mod history;
 mod history_cases;
 mod hostile_text;
@@ -22,6 +24,7 @@ mod kill;
 mod killers;
 mod leases;
 mod link;
+mod memory_attacks;
 mod mount;
 mod overload;
 mod planted;

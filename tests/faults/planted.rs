@@ -130,6 +130,16 @@ planted_bugs! {
         "both of the last two";
     a_last_admin_token_that_is_deleted_is_caught_on_sqlite: LastAdminDeleted,
         "tokens::s33_of_the_last_two_admin_tokens_one_stays_whoever_deletes_them_at_once", "both of the last two";
+    answers_without_a_budget_are_caught_on_sqlite: AnswersUnbudgeted,
+        "memory_attacks::s31_answers_that_are_never_read_do_not_fill_the_memory_on_sqlite", "answers nobody reads took";
+    answers_without_a_budget_are_caught_on_postgresql: AnswersUnbudgeted,
+        "memory_attacks::s31_answers_that_are_never_read_do_not_fill_the_memory_on_postgresql",
+        "answers nobody reads took";
+    an_address_that_takes_every_connection_is_caught: OneAddressTakesAll,
+        "memory_attacks::s31_one_address_cannot_take_every_connection_on_sqlite", "a good client was turned away";
+    guesses_without_a_throttle_are_caught: GuessesUnthrottled,
+        "guesses::s7_six_hundred_who_guess_at_once_have_few_tokens_judged_and_a_good_client_does_not_notice",
+        "guesses were judged";
 }
 
 #[track_caller]

@@ -24,7 +24,7 @@ pub(in crate::api) struct LeaseRequest {
     /// At most this many; 1 unless said.
     #[schema(value_type = Option<i64>, minimum = 1, maximum = 1000)]
     pub(in crate::api) max: Option<Whole>,
-    /// How long a lease lasts without a heartbeat; 30,000 unless said.
+    /// How long a lease lasts without a heartbeat; what the server is set to (`STEADFAST_LEASE_MS`) unless said.
     #[schema(value_type = Option<i64>, minimum = 1000, maximum = 3600000)]
     pub(in crate::api) lease_ms: Option<Whole>,
     /// How long to wait for a job if there is none; 0 unless said.

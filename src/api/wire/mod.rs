@@ -7,7 +7,7 @@ mod job;
 mod kind;
 mod lease;
 mod queue;
-mod sound;
+mod strict_json;
 mod token;
 mod whole;
 
@@ -20,7 +20,7 @@ pub(super) use lease::{
     Settlement, SettlementAnswer,
 };
 pub(super) use queue::{QueueView, RatesView, StatsView};
-pub(super) use sound::{Nul, check_json};
+pub(super) use strict_json::{Nul, check_json};
 pub(super) use token::{NewToken, TokenMade, TokenView};
 pub(super) use whole::Whole;
 

@@ -31,6 +31,8 @@ pub(in crate::server) struct Settings {
     pub(in crate::server) api_bind_addr: SocketAddr,
     pub(in crate::server) api_hosts: Vec<String>,
     pub(in crate::server) max_connections: usize,
+    /// `None`: three quarters of them.
+    pub(in crate::server) max_connections_per_address: Option<usize>,
     pub(in crate::server) max_enqueues_in_flight: usize,
     pub(in crate::server) max_queue_depth: Option<u64>,
     pub(in crate::server) max_payload_bytes: usize,
@@ -68,6 +70,7 @@ impl Settings {
             api_bind_addr: values.parsed("api_bind_addr").expect("it has a default"),
             api_hosts: values.names("api_hosts").unwrap_or_default(),
             max_connections: values.parsed("max_connections").expect("it has a default"),
+            max_connections_per_address: values.parsed("max_connections_per_address"),
             max_enqueues_in_flight: values.parsed("max_enqueues_in_flight").expect("it has a default"),
             max_queue_depth: values.parsed("max_queue_depth"),
             max_payload_bytes: values.parsed("max_payload_bytes").expect("it has a default"),

@@ -109,6 +109,13 @@ pub(in crate::server) const SETTINGS: &[Setting] = &[
         "connections to the API at one time",
     ),
     setting(
+        "max_connections_per_address",
+        "STEADFAST_MAX_CONNECTIONS_PER_ADDRESS",
+        None,
+        Form::Whole { min: 1, max: 100_000 },
+        "connections from one address at one time; unset: three quarters of max_connections; behind a proxy all come from one, so set it to max_connections there",
+    ),
+    setting(
         "max_enqueues_in_flight",
         "STEADFAST_MAX_ENQUEUES_IN_FLIGHT",
         Some("4096"),
@@ -180,7 +187,7 @@ pub(in crate::server) const SETTINGS: &[Setting] = &[
         "STEADFAST_LEASE_MS",
         Some("30000"),
         LEASE,
-        "how long a job of a dead worker stays with it; heartbeats come at a third",
+        "how long a job of a dead worker stays with it, also over HTTP where the worker does not say; heartbeats come at a third",
     ),
     setting(
         "reap_interval_ms",

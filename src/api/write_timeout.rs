@@ -1,5 +1,5 @@
-//! A connection that loses patience with a client that does not take its answer in time: without this, one that reads a
-//! byte now and then would hold the answer in memory for ever.
+//! Closes connections whose client reads its answer too slowly: without this, one that reads a byte now and then would
+//! hold the answer in memory for ever.
 
 use std::future::Future;
 use std::io;
@@ -11,23 +11,23 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep};
 
-pub(super) struct Patient {
+pub(super) struct WriteTimeout {
     stream: TcpStream,
-    patience: Duration,
+    timeout: Duration,
     /// Runs from the first write that has to wait until the client sends something again.
     waiting: Option<Pin<Box<Sleep>>>,
 }
 
-impl Patient {
-    pub(super) fn new(stream: TcpStream, patience: Duration) -> Self {
-        Self { stream, patience, waiting: None }
+impl WriteTimeout {
+    pub(super) fn new(stream: TcpStream, timeout: Duration) -> Self {
+        Self { stream, timeout, waiting: None }
     }
 
-    fn within_patience<T>(&mut self, context: &mut Context<'_>, wrote: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+    fn within_timeout<T>(&mut self, context: &mut Context<'_>, wrote: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if wrote.is_ready() {
             return wrote;
         }
-        let deadline = Instant::now() + self.patience;
+        let deadline = Instant::now() + self.timeout;
         let waiting = self.waiting.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(deadline)));
         match waiting.as_mut().poll(context) {
             Poll::Ready(()) => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
@@ -36,7 +36,7 @@ impl Patient {
     }
 }
 
-impl AsyncRead for Patient {
+impl AsyncRead for WriteTimeout {
     fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let before = buf.filled().len();
         let read = Pin::new(&mut self.stream).poll_read(context, buf);
@@ -47,10 +47,10 @@ impl AsyncRead for Patient {
     }
 }
 
-impl AsyncWrite for Patient {
+impl AsyncWrite for WriteTimeout {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         let wrote = Pin::new(&mut self.stream).poll_write(context, buf);
-        self.within_patience(context, wrote)
+        self.within_timeout(context, wrote)
     }
 
     fn poll_write_vectored(
@@ -59,7 +59,7 @@ impl AsyncWrite for Patient {
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let wrote = Pin::new(&mut self.stream).poll_write_vectored(context, bufs);
-        self.within_patience(context, wrote)
+        self.within_timeout(context, wrote)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -93,10 +93,10 @@ mod tests {
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
         });
-        let mut patient = Patient::new(stream, Duration::from_millis(500));
-        let cut_off = patient.write_all(&vec![0; 64 << 20]).await.unwrap_err();
+        let mut slow = WriteTimeout::new(stream, Duration::from_millis(500));
+        let cut_off = slow.write_all(&vec![0; 64 << 20]).await.unwrap_err();
         assert_eq!(cut_off.kind(), io::ErrorKind::TimedOut);
-        drop(patient);
+        drop(slow);
         dripping.await.unwrap();
     }
 }
