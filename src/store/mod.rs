@@ -25,6 +25,8 @@ pub use clock::{Clock, HeldClock, SystemClock};
 pub(crate) use complaints::complain;
 pub use error::{OpenError, StoreError, StoreErrorKind};
 pub use metered::Metered;
+#[cfg(feature = "api")]
+pub(crate) use metered::VERBS;
 pub use token::{NoSuchScope, Scope, TokenRecord};
 pub use verbs::{
     Beat, Cancelled, Claim, Counts, Deleted, Enqueued, Extend, Extended, List, Page, Prune, Pruned, QueueStats, Reap,

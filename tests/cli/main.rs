@@ -8,6 +8,7 @@ mod command_line;
 mod config;
 mod fleet;
 mod housekeeping;
+mod metrics;
 mod packaging;
 mod shutdown;
 mod startup;
