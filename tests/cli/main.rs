@@ -14,6 +14,7 @@ mod shutdown;
 mod startup;
 #[path = "../support/mod.rs"]
 mod support;
+mod terminal;
 mod watching;
 #[path = "../support/programs.rs"]
 mod world;

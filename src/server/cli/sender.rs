@@ -1,6 +1,7 @@
 //! Sends batches until they are accepted: waits for a server that is away, takes bad lines out, and never gives up on a
 //! batch halfway. Every line has an idempotency key, so sending one again is harmless.
 
+use std::sync::{Mutex, PoisonError};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -28,19 +29,26 @@ pub(super) struct Tally {
     pub(super) created: u64,
     /// Their keys were known: they had been accepted before.
     pub(super) known: u64,
-    pub(super) bad: Vec<(u64, String)>,
+    pub(super) bad: Vec<Bad>,
+    /// All lines up to this one are accepted or bad.
+    pub(super) through: u64,
 }
+
+/// A line that is not accepted, and why.
+pub(super) type Bad = (u64, String);
 
 pub(super) struct Sender<'a> {
     pub(super) client: &'a Client,
     /// How long to wait for a server that takes nothing.
     pub(super) patience: Duration,
-    pub(super) tally: Tally,
+    /// Also read by who is interrupted.
+    pub(super) tally: &'a Mutex<Tally>,
 }
 
 impl Sender<'_> {
-    /// Returns when every line of the batch was accepted or found to be bad.
-    pub(super) fn send(&mut self, items: Vec<Item>, progress: &mut Progress) -> Result<()> {
+    /// Returns when every line of the batch was accepted or found to be bad; answers the bad ones.
+    pub(super) fn send(&self, items: Vec<Item>, progress: &mut Progress) -> Result<Vec<Bad>> {
+        let mut bad_lines = Vec::new();
         // Halves of a batch that was refused as a whole.
         let mut batches = vec![items];
         while let Some(mut batch) = batches.pop() {
@@ -56,19 +64,19 @@ impl Sender<'_> {
                         let bad = errors.next_if(|(at, _)| *at == index);
                         index += 1;
                         let fine = bad.is_none();
-                        self.tally.bad.extend(bad.map(|(_, why)| (item.number, why)));
+                        bad_lines.extend(bad.map(|(_, why)| (item.number, why)));
                         fine
                     });
                     batches.push(batch);
                 }
-                Err(problem) if batch.len() == 1 => self.tally.bad.push((batch[0].number, problem.detail)),
+                Err(problem) if batch.len() == 1 => bad_lines.push((batch[0].number, problem.detail)),
                 Err(_) => {
                     let second = batch.split_off(batch.len() / 2);
                     batches.extend([second, batch]);
                 }
             }
         }
-        Ok(())
+        Ok(bad_lines)
     }
 
     /// The answer, or a refusal that is the batch's own fault.
@@ -96,11 +104,12 @@ impl Sender<'_> {
         }
     }
 
-    fn count(&mut self, answer: &Value) {
+    fn count(&self, answer: &Value) {
+        let mut tally = self.tally.lock().unwrap_or_else(PoisonError::into_inner);
         for result in answer.get("results").and_then(Value::as_array).into_iter().flatten() {
             match result.get("created").and_then(Value::as_bool) {
-                Some(false) => self.tally.known += 1,
-                _ => self.tally.created += 1,
+                Some(false) => tally.known += 1,
+                _ => tally.created += 1,
             }
         }
     }
