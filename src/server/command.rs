@@ -34,7 +34,8 @@ pub(super) fn steadfast() -> Command {
 /// The flags of commands for a running server, which may also stand before the command.
 fn target() -> [Arg; 2] {
     let heading = "For commands that talk to a running server";
-    let url = Arg::new("url").long("url").value_name("URL").help(format!("Which one [STEADFAST_URL, default {USUAL_URL}]"));
+    let url =
+        Arg::new("url").long("url").value_name("URL").help(format!("Which one [STEADFAST_URL, default {USUAL_URL}]"));
     let json = Arg::new("json").long("json").action(ArgAction::SetTrue).help("Answer in JSON, as the API does");
     [url, json].map(|arg| arg.help_heading(heading))
 }
@@ -59,6 +60,7 @@ fn config_command() -> Command {
 
 fn completions_command() -> Command {
     let shell = Arg::new("shell").required(true).value_parser(clap::value_parser!(clap_complete::Shell));
+    let shell = shell.help("Which shell");
     Command::new("completions").about("Print completions for a shell").arg(shell)
 }
 

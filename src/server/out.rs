@@ -50,7 +50,8 @@ pub(super) fn visible(text: &str) -> String {
 
 fn acts_on_a_terminal(c: char) -> bool {
     let separates_lines = matches!(c, '\u{2028}' | '\u{2029}');
-    let turns_text = matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let turns_text =
+        matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     // C0, DEL and C1.
     c.is_control() || separates_lines || turns_text
 }

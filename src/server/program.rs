@@ -65,7 +65,8 @@ pub fn steadfast() -> ExitCode {
     let target = command::given_target(&matches);
     let asked = matches.subcommand_name().unwrap_or_default();
     if (target.url.is_some() || target.json) && !Operate::has_subcommand(asked) {
-        let message = format!("--url and --json are for commands that talk to a running server; {asked} is none of them");
+        let message =
+            format!("--url and --json are for commands that talk to a running server; {asked} is none of them");
         command::steadfast().error(clap::error::ErrorKind::ArgumentConflict, message).exit();
     }
     let ended = match matches.subcommand() {

@@ -2,6 +2,7 @@
 //! killed at random.
 
 use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex};
@@ -10,6 +11,8 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use steadfast::job::Status;
 use steadfast::store::{List, Reap};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
 
 use crate::on_every_store;
 use crate::world::{Server, World};
@@ -25,6 +28,8 @@ on_every_store!(
     the_javascript_worker_drops_a_job_that_it_lost,
     the_python_worker_leaves_nothing_running_when_it_is_interrupted,
     the_javascript_worker_leaves_nothing_running_when_it_is_interrupted,
+    the_python_worker_finishes_and_ends_when_it_is_told_to_drain,
+    the_javascript_worker_finishes_and_ends_when_it_is_told_to_drain,
 );
 
 const JOBS: usize = 500;
@@ -77,6 +82,14 @@ async fn the_javascript_worker_leaves_nothing_running_when_it_is_interrupted(wor
     leaves_nothing_running(world, JAVASCRIPT).await;
 }
 
+async fn the_python_worker_finishes_and_ends_when_it_is_told_to_drain(world: World) {
+    drains(world, PYTHON).await;
+}
+
+async fn the_javascript_worker_finishes_and_ends_when_it_is_told_to_drain(world: World) {
+    drains(world, JAVASCRIPT).await;
+}
+
 fn shipped(path: &str) -> String {
     std::fs::read_to_string(PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap()
 }
@@ -96,7 +109,10 @@ fn a_worker_that_is_refused_says_so_and_ends() {
         // Anything that answers: this one asks for a token that the worker does not have.
         let runtime = tokio::runtime::Runtime::new().unwrap();
         let server = runtime.block_on(async {
-            World::sqlite().await.server_with(|settings| settings.admin_token = Some("a-token-of-some-length".into())).await
+            World::sqlite()
+                .await
+                .server_with(|settings| settings.admin_token = Some("a-token-of-some-length".into()))
+                .await
         });
         let mut worker = Worker::start(&server, interpreter, script, &[]);
         let status = runtime.block_on(worker.ended());
@@ -113,10 +129,14 @@ struct Worker {
 
 impl Worker {
     fn start(server: &Server, interpreter: &str, script: &str, variables: &[(&str, &str)]) -> Self {
+        Self::start_at(server.address, interpreter, script, variables)
+    }
+
+    fn start_at(address: SocketAddr, interpreter: &str, script: &str, variables: &[(&str, &str)]) -> Self {
         let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("examples/workers").join(script);
         let child = Command::new(interpreter)
             .arg(path)
-            .env("STEADFAST_URL", format!("http://{}", server.address))
+            .env("STEADFAST_URL", format!("http://{address}"))
             .env("LEASE_MS", "1000")
             .envs(variables.iter().copied())
             .stdin(Stdio::null())
@@ -202,7 +222,10 @@ fn body_in_the_guide(words: &str) -> Value {
 
 async fn does_the_job_of_the_guide(world: World, (interpreter, script): (&str, &str)) {
     let server = world.server().await;
-    server.put("/kinds/welcome", body_in_the_guide("curl -X PUT http://127.0.0.1:8080/kinds/welcome")).await.expect(200);
+    server
+        .put("/kinds/welcome", body_in_the_guide("curl -X PUT http://127.0.0.1:8080/kinds/welcome"))
+        .await
+        .expect(200);
     let foreign = server.post("/jobs", json!({"kind": "built_in", "payload": {}})).await.expect(201);
     let job = server.post("/jobs", body_in_the_guide("curl -i http://127.0.0.1:8080/jobs ")).await.expect(201);
     let id = job["id"].as_str().unwrap();
@@ -271,6 +294,49 @@ async fn leaves_nothing_running(world: World, (interpreter, script): (&str, &str
     until_status(&server, &late, "queued").await;
     let stats = server.get("/stats").await.expect(200);
     assert_eq!(stats["totals"]["running"], 0, "{stats}");
+}
+
+async fn drains(world: World, (interpreter, script): (&str, &str)) {
+    let server = Arc::new(world.server().await);
+    let id = enqueue(&server, json!({"user": 1, "takes_ms": 2000})).await;
+    let address = that_drains(server.clone()).await;
+    let mut worker = Worker::start_at(address, interpreter, script, &[("SLOTS", "1")]);
+    assert_eq!(worker.ended().await.code(), Some(0), "{}", worker.log());
+    assert_eq!(outcomes(&server, &id).await, ["succeeded"], "{}", worker.log());
+}
+
+/// The server, seen through somebody who changes one word of its heartbeats. (A server that really drains takes no new
+/// connections, and of those there are it is not known which sends the next heartbeat.)
+async fn that_drains(server: Arc<Server>) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        loop {
+            let (stream, _) = listener.accept().await.unwrap();
+            tokio::spawn(pass_on(server.clone(), stream));
+        }
+    });
+    address
+}
+
+/// One request, as it came.
+async fn pass_on(server: Arc<Server>, mut stream: TcpStream) -> Option<()> {
+    let (mut read, mut chunk) = (Vec::new(), vec![0; 64 * 1024]);
+    let (path, body) = loop {
+        let n = stream.read(&mut chunk).await.ok().filter(|n| *n > 0)?;
+        read.extend_from_slice(&chunk[..n]);
+        let text = String::from_utf8(read.clone()).unwrap();
+        let Some((head, body)) = text.split_once("\r\n\r\n") else { continue };
+        let head = head.to_ascii_lowercase();
+        let length: usize = head.split("content-length: ").nth(1)?.split("\r\n").next()?.parse().ok()?;
+        if body.len() == length {
+            break (head.split(' ').nth(1)?.to_owned(), serde_json::from_str(body).unwrap());
+        }
+    };
+    let reply = server.post(&path, body).await;
+    let body = reply.body.replace("\"worker\":\"run\"", "\"worker\":\"drain\"");
+    let head = format!("HTTP/1.1 {} X\r\ncontent-length: {}\r\nconnection: close\r\n\r\n", reply.status, body.len());
+    stream.write_all(format!("{head}{body}").as_bytes()).await.ok()
 }
 
 async fn killed_at_random(world: World, (interpreter, script): (&str, &str)) {

@@ -72,7 +72,8 @@ fn bad_lines_are_told_by_number_and_the_others_enqueued_once() {
     assert_eq!((tally["created"].as_u64(), tally["known"].as_u64()), (Some(2494), Some(0)), "{tally}");
     let bad: BTreeSet<u64> = tally["bad"].as_array().unwrap().iter().map(|bad| bad["line"].as_u64().unwrap()).collect();
     assert_eq!(bad, BTreeSet::from([7, 1000, 1501, 1502, 2500]));
-    let told: Vec<&str> = done.stderr.lines().filter_map(|line| line.strip_prefix("line ")?.split(':').next()).collect();
+    let told: Vec<&str> =
+        done.stderr.lines().filter_map(|line| line.strip_prefix("line ")?.split(':').next()).collect();
     assert_eq!(told, ["7", "1000", "1501", "1502", "2500"], "in their order: {}", done.stderr);
     assert!(done.stderr.contains("line 1000: ") && done.stderr.contains("summarize_text"), "{}", done.stderr);
 
@@ -105,7 +106,8 @@ fn bad_lines_that_the_server_found_and_those_found_here_are_told_in_their_order(
     let file = write(&world.path("jobs.jsonl"), lines);
     let done = server.run(&world, &["enqueue", "summarize_text", "--lines", &file]);
     assert_eq!(done.code, Some(1), "{}", done.stderr);
-    let told: Vec<&str> = done.stderr.lines().filter_map(|line| line.strip_prefix("line ")?.split(':').next()).collect();
+    let told: Vec<&str> =
+        done.stderr.lines().filter_map(|line| line.strip_prefix("line ")?.split(':').next()).collect();
     assert_eq!(told, ["1", "2", "3", "4"], "{}", done.stderr);
     server.stop();
 }

@@ -40,7 +40,10 @@ fn refusals_have_exit_codes_of_their_own() {
     let typo = server.run(&world, &["enqueue", "summarise_text", r#"{"text":"t"}"#]);
     let line = typo.one_line(1);
     assert!(line.contains("did you mean summarize_text?"), "{line}");
-    assert!(line.contains("steadfast kinds put summarise_text") && !line.contains("PUT /"), "a command, not HTTP: {line}");
+    assert!(
+        line.contains("steadfast kinds put summarise_text") && !line.contains("PUT /"),
+        "a command, not HTTP: {line}"
+    );
     assert_eq!(server.run(&world, &["enqueue", "summarize_text", "not json"]).code, Some(2));
 
     let made = server.run(&world, &["tokens", "create", "ops", "--scope", "admin"]);
@@ -127,6 +130,9 @@ fn mistakes_are_told_in_plain_words() {
     let done = world.run(&["stats", "--url", &https]);
     let line = done.one_line(3);
     assert!(line.contains("does not speak TLS") && line.contains(&server.url), "{line}");
+    let with_password = server.url.replace("http://", "http://me:hunter2@");
+    let done = world.run(&["stats", "--url", &with_password]);
+    assert!(done.one_line(2).contains("STEADFAST_TOKEN") && !done.stderr.contains("hunter2"), "{}", done.stderr);
     let done = server.run(&world, &["enqueue", "summarize_text", "--run-at", "tomorrow"]);
     assert_eq!(done.code, Some(2));
     assert!(done.stderr.contains("2030-01-01T09:00:00Z") && done.stderr.contains("--delay 1d"), "{}", done.stderr);
@@ -140,8 +146,20 @@ fn kinds_put_changes_only_what_is_given() {
     let server = world.serve(&[("STEADFAST_EXECUTOR", "none")]);
     std::fs::write(world.path("schema.json"), r#"{"type":"object","required":["user"]}"#).unwrap();
     let retry = r#"{"base_ms":5,"cap_ms":50,"factor":2}"#;
-    let put = |arguments: &[&str]| server.run(&world, &[&["kinds", "put", "welcome", "--json"], arguments].concat()).json();
-    put(&["--schema", "schema.json", "--max-attempts", "5", "--timeout", "90s", "--queue", "letters", "--retry", retry]);
+    let put =
+        |arguments: &[&str]| server.run(&world, &[&["kinds", "put", "welcome", "--json"], arguments].concat()).json();
+    put(&[
+        "--schema",
+        "schema.json",
+        "--max-attempts",
+        "5",
+        "--timeout",
+        "90s",
+        "--queue",
+        "letters",
+        "--retry",
+        retry,
+    ]);
     let changed = put(&["--max-attempts", "7"]);
     assert_eq!(changed["max_attempts"], 7);
     assert_eq!((changed["queue"].as_str(), changed["timeout_ms"].as_u64()), (Some("letters"), Some(90_000)));
@@ -166,7 +184,8 @@ fn pausing_a_queue_that_nobody_knows_is_asked_about() {
     let done = server.run(&world, &["queues", "pause", "leters"]);
     let line = done.one_line(4);
     assert!(line.contains("did you mean letters?") && line.contains("--yes"), "{line}");
-    let on_terminal = |answer: &str| Terminal { columns: 80, input: answer }.run(&world, &server, "queues pause leters");
+    let on_terminal =
+        |answer: &str| Terminal { columns: 80, input: answer }.run(&world, &server, "queues pause leters");
     let refused = on_terminal("n\n");
     assert!(refused.contains("[y/N]") && refused.contains("nothing was paused"), "{refused}");
     assert_eq!(paused(), 1);

@@ -70,7 +70,7 @@ fn the_example_environment_compose_and_the_table_of_settings_agree() {
 
     // What compose fixes is said to be fixed: it stands in the last part of the example.
     let (free, fixed) = example.split_once("# Without compose.yaml only").unwrap();
-    let interpolated = |value: &str| value.contains(&"${"[..]) && !value.contains("://");
+    let interpolated = |value: &str| value.contains("${") && !value.contains("://");
     for (name, value) in set_by_compose(&compose) {
         let own = !interpolated(value);
         assert_eq!(example_settings(fixed).iter().any(|(known, _)| *known == name), own, "{name}: {value}");

@@ -114,7 +114,11 @@ fn an_address_of_the_network_needs_a_token() {
     assert!(banner.contains(&format!("`steadfast jobs list --url http://127.0.0.1:{port}`")), "{banner}");
     for command in banner.lines().filter_map(|line| line.split_once("curl ").map(|(_, command)| command)) {
         let command = format!("curl --fail-with-body --noproxy '*' {}", command.trim_end_matches('\\'));
-        let body = if command.contains("/jobs") { "-d '{\"kind\":\"summarize_text\",\"payload\":{\"text\":\"t\"}}'" } else { "" };
+        let body = if command.contains("/jobs") {
+            "-d '{\"kind\":\"summarize_text\",\"payload\":{\"text\":\"t\"}}'"
+        } else {
+            ""
+        };
         let mut shell = world.program("sh");
         shell.args(["-c", &format!("{command} {body}")]).env("STEADFAST_TOKEN", "a-token-of-some-length");
         let done = ended(&mut shell);

@@ -149,9 +149,8 @@ fn on_a_terminal_there_are_colours_a_progress_bar_and_tables_that_fit() {
     let server = world.serve(&[]);
     let id = enqueue(&world, &server);
     let terminal = Terminal { columns: 80, input: "" };
-    let on_a_terminal = |arguments: &str, variables: &[(&str, &str)]| {
-        terminal.run_with(&world, &server, arguments, variables)
-    };
+    let on_a_terminal =
+        |arguments: &str, variables: &[(&str, &str)]| terminal.run_with(&world, &server, arguments, variables);
     let watched = on_a_terminal(&format!("jobs watch {id}"), &[]);
     assert!(watched.contains("succeeded") && watched.contains("\x1b[32m"), "{watched:?}");
     let listed = on_a_terminal("jobs list", &[]);

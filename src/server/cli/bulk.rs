@@ -48,6 +48,15 @@ pub(super) fn random_prefix() -> String {
     format!("bulk-{}", &uuid::Uuid::new_v4().simple().to_string()[..12])
 }
 
+/// How far it came.
+#[derive(Default)]
+struct Done {
+    tally: Tally,
+    lines: u64,
+    /// All lines up to this one are accepted or bad.
+    through: u64,
+}
+
 /// Lines that are sent, and answered for, together.
 #[derive(Default)]
 struct Batch {
@@ -82,66 +91,79 @@ impl Bulk {
         let (input, bytes) = open(source)?;
         let mut lines = Lines::new(input, self.kind.clone(), &self.fields, &self.prefix);
         let mut progress = Progress::new(bytes);
-        let tally = Arc::new(Mutex::new(Tally::default()));
-        self.tell_when_interrupted(&tally)?;
-        let sender = Sender { client, patience: self.patience, tally: &tally };
-        let sent = send_all(&mut lines, &sender, &mut progress);
+        let done = Arc::new(Mutex::new(Done::default()));
+        self.tell_when_interrupted(&done)?;
+        let sender = Sender { client, patience: self.patience };
+        let sent = send_all(&mut lines, &sender, &mut progress, &done);
         progress.clear();
-        let tally = locked(&tally);
-        self.summarise(&tally);
+        let done = locked(&done);
+        self.summarise(&done);
         match sent {
-            Ok(()) if tally.bad.is_empty() => Ok(Exit::Ok),
+            Ok(()) if done.tally.bad.is_empty() => Ok(Exit::Ok),
             Ok(()) => Ok(Exit::Failed),
             Err(error) => {
-                self.tell_how_to_go_on(&tally);
+                self.tell_how_to_go_on(&done);
                 Err(error)
             }
         }
     }
 
-    fn tell_when_interrupted(&self, tally: &Arc<Mutex<Tally>>) -> Result<()> {
-        let (bulk, tally) = (self.clone(), tally.clone());
+    fn tell_when_interrupted(&self, done: &Arc<Mutex<Done>>) -> Result<()> {
+        let (bulk, done) = (self.clone(), done.clone());
         let farewell = move || {
-            let tally = locked(&tally);
+            let done = locked(&done);
             Progress::new(None).clear();
-            bulk.summarise(&tally);
-            bulk.tell_how_to_go_on(&tally);
+            bulk.summarise(&done);
+            bulk.tell_how_to_go_on(&done);
         };
         Ok(on_interrupt(farewell)?)
     }
 
-    fn tell_how_to_go_on(&self, tally: &Tally) {
-        warn(&format!("Not all lines were sent: only those up to line {} are answered for.", tally.through));
+    fn tell_how_to_go_on(&self, done: &Done) {
+        warn(&format!("Not all lines were sent: only those up to line {} are answered for.", done.through));
         warn("To go on, with the same input (no line is enqueued twice):");
         warn(&format!("  {}", visible(&command_again(std::env::args(), &self.prefix))));
     }
 
-    fn summarise(&self, tally: &Tally) {
-        let Tally { created, known, bad, through } = tally;
+    fn summarise(&self, done: &Done) {
+        let Done { tally: Tally { created, known, bad }, through, .. } = done;
         if self.json {
             let bad: Vec<_> = bad.iter().map(|(line, why)| json!({"line": line, "detail": why})).collect();
             let prefix = &self.prefix;
-            say_json(&json!({"created": created, "known": known, "bad": bad, "key_prefix": prefix, "through_line": through}));
+            say_json(
+                &json!({"created": created, "known": known, "bad": bad, "key_prefix": prefix, "through_line": through}),
+            );
         } else {
             say(&format!("enqueued {created}, known already {known}, bad lines {}", bad.len()));
         }
     }
 }
 
-fn send_all(lines: &mut Lines<Box<dyn BufRead>>, sender: &Sender, progress: &mut Progress) -> Result<()> {
-    let (mut batch, mut sent) = (Batch::default(), 0);
+fn send_all(
+    lines: &mut Lines<Box<dyn BufRead>>,
+    sender: &Sender,
+    progress: &mut Progress,
+    done: &Mutex<Done>,
+) -> Result<()> {
+    let mut batch = Batch::default();
     loop {
         let line = lines.next()?;
         if !line.as_ref().is_some_and(|line| batch.has_room_for(line)) {
-            let Batch { items, mut bad, last, .. } = std::mem::take(&mut batch);
-            sent += (items.len() + bad.len()) as u64;
-            bad.extend(sender.send(items, progress)?);
-            bad.sort_unstable();
-            tell(&bad, progress);
-            let mut tally = locked(sender.tally);
-            tally.bad.extend(bad);
-            tally.through = tally.through.max(last);
-            progress.done(sent, lines.bytes);
+            let Batch { items, bad, last, .. } = std::mem::take(&mut batch);
+            let mut tally = Tally { bad, ..Tally::default() };
+            let lines_sent = (items.len() + tally.bad.len()) as u64;
+            let sent = sender.send(items, &mut tally, progress);
+            tally.bad.sort_unstable();
+            tell(&tally.bad, progress);
+            // All at once: who is interrupted now is told one thing or the other.
+            let mut done = locked(done);
+            done.tally.created += tally.created;
+            done.tally.known += tally.known;
+            done.tally.bad.extend(tally.bad);
+            sent?;
+            done.lines += lines_sent;
+            done.through = done.through.max(last);
+            progress.done(done.lines, lines.bytes);
         }
         match line {
             None => return Ok(()),
@@ -157,8 +179,8 @@ fn tell(bad: &[Bad], progress: &Progress) {
     }
 }
 
-fn locked(tally: &Mutex<Tally>) -> MutexGuard<'_, Tally> {
-    tally.lock().unwrap_or_else(PoisonError::into_inner)
+fn locked(done: &Mutex<Done>) -> MutexGuard<'_, Done> {
+    done.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// What was typed, with the prefix, for a shell.

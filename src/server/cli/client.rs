@@ -63,6 +63,10 @@ impl Client {
         let usage = |message: String| Failure::new(Exit::Usage, message);
         let base = target.url().trim_end_matches('/').to_owned();
         let uri: Uri = base.parse().map_err(|_| usage(format!("--url {base:?} is not a URL")))?;
+        if uri.authority().is_some_and(|authority| authority.as_str().contains('@')) {
+            let way_out = "put a token into STEADFAST_TOKEN or STEADFAST_TOKEN_FILE";
+            return Err(usage(format!("--url with a user or password in it is not allowed; {way_out}")).into());
+        }
         let (Some("http" | "https"), Some(host)) = (uri.scheme_str(), uri.host()) else {
             return Err(usage(format!("--url {base:?} is not allowed; use http://HOST:PORT or https://HOST")).into());
         };
@@ -166,8 +170,8 @@ fn no_answer(base: &str, error: &ureq::Error) -> String {
     let plain = said.contains("InvalidContentType") || said.contains("corrupt message");
     match (base.strip_prefix("https://"), base.strip_prefix("http://"), error) {
         (Some(rest), _, _) if plain => format!("the server at {base} does not speak TLS; use http://{rest}"),
-        (_, Some(rest), ureq::Error::Protocol(_)) => {
-            format!("what answers at {base} does not speak HTTP ({said}); if it speaks TLS, use https://{rest}")
+        (_, Some(rest), _) if matches!(error, ureq::Error::Protocol(_)) || said.contains("Peer disconnected") => {
+            format!("what is at {base} does not answer in HTTP ({said}); if it speaks TLS, use https://{rest}")
         }
         (_, _, ureq::Error::HostNotFound) => format!("no answer from {base}: there is no such host; check --url"),
         _ => format!("no answer from {base}: {said}; is the server running? (--url or STEADFAST_URL says which)"),

@@ -116,10 +116,18 @@ impl Enqueue {
         let line = format!("{id} {}{known}", text(&answer.json, "status"));
         if self.wait {
             // Before anything can go wrong with the waiting: who has the id can look again.
-            if self.target.json { warn(&line) } else { say(&line) }
+            if self.target.json {
+                warn(&line)
+            } else {
+                say(&line)
+            }
             return Follow { ids: vec![id], timeout: None, show: Show::Ends, json: self.target.json }.run(&client);
         }
-        if self.target.json { say_json(&answer.json) } else { say(&line) }
+        if self.target.json {
+            say_json(&answer.json)
+        } else {
+            say(&line)
+        }
         Ok(Exit::Ok)
     }
 }

@@ -211,8 +211,7 @@ fn show(client: &Client, id: &str, as_json: bool) -> Result<Exit> {
     let attempts = history.as_array().map(Vec::as_slice).unwrap_or_default();
     if !attempts.is_empty() {
         say("");
-        let mut table =
-            Table::new(&["TRY", "WORKER", "STARTED", "TOOK", "OUTCOME", "ERROR"], &[1, 5]).dropping(&[1]);
+        let mut table = Table::new(&["TRY", "WORKER", "STARTED", "TOOK", "OUTCOME", "ERROR"], &[1, 5]).dropping(&[1]);
         for attempt in attempts {
             let took = took(attempt, "started_at", "ended_at");
             let [number, worker, outcome, error] =

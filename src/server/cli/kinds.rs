@@ -126,7 +126,11 @@ fn put(client: &Client, given: Declaration, as_json: bool) -> Result<Exit> {
     let kind = given.kind;
     let answer = client.put(&format!("/kinds/{kind}"), &Value::Object(body))?;
     let verb = if answer.status == 201 { "declared" } else { "changed" };
-    if as_json { say_json(&answer.json) } else { say(&format!("kind {kind} is {verb}")) }
+    if as_json {
+        say_json(&answer.json)
+    } else {
+        say(&format!("kind {kind} is {verb}"))
+    }
     Ok(Exit::Ok)
 }
 

@@ -58,7 +58,11 @@ impl Queues {
             Some(Command::Resume { queue }) => (queue, "resume", "is running"),
         };
         let answer = client.post(&format!("/queues/{queue}/{verb}"), None)?.json;
-        if self.target.json { say_json(&answer) } else { say(&format!("queue {queue} {said}")) }
+        if self.target.json {
+            say_json(&answer)
+        } else {
+            say(&format!("queue {queue} {said}"))
+        }
         Ok(Exit::Ok)
     }
 }

@@ -1,7 +1,6 @@
 //! Sends batches until they are accepted: waits for a server that is away, takes bad lines out, and never gives up on a
 //! batch halfway. Every line has an idempotency key, so sending one again is harmless.
 
-use std::sync::{Mutex, PoisonError};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -23,15 +22,13 @@ pub(super) struct Item {
     pub(super) job: String,
 }
 
-/// What became of the lines so far.
+/// What became of lines.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     pub(super) created: u64,
     /// Their keys were known: they had been accepted before.
     pub(super) known: u64,
     pub(super) bad: Vec<Bad>,
-    /// All lines up to this one are accepted or bad.
-    pub(super) through: u64,
 }
 
 /// A line that is not accepted, and why.
@@ -41,14 +38,11 @@ pub(super) struct Sender<'a> {
     pub(super) client: &'a Client,
     /// How long to wait for a server that takes nothing.
     pub(super) patience: Duration,
-    /// Also read by who is interrupted.
-    pub(super) tally: &'a Mutex<Tally>,
 }
 
 impl Sender<'_> {
-    /// Returns when every line of the batch was accepted or found to be bad; answers the bad ones.
-    pub(super) fn send(&self, items: Vec<Item>, progress: &mut Progress) -> Result<Vec<Bad>> {
-        let mut bad_lines = Vec::new();
+    /// Returns when every line of the batch was accepted or found to be bad; `tally` is told which, as far as it came.
+    pub(super) fn send(&self, items: Vec<Item>, tally: &mut Tally, progress: &mut Progress) -> Result<()> {
         // Halves of a batch that was refused as a whole.
         let mut batches = vec![items];
         while let Some(mut batch) = batches.pop() {
@@ -56,7 +50,7 @@ impl Sender<'_> {
                 continue;
             }
             match self.send_patiently(&batch, progress)? {
-                Ok(answer) => self.count(&answer),
+                Ok(answer) => tally.count(&answer),
                 Err(problem) if !problem.errors.is_empty() => {
                     let mut index = 0;
                     let mut errors = problem.errors.into_iter().peekable();
@@ -64,19 +58,19 @@ impl Sender<'_> {
                         let bad = errors.next_if(|(at, _)| *at == index);
                         index += 1;
                         let fine = bad.is_none();
-                        bad_lines.extend(bad.map(|(_, why)| (item.number, why)));
+                        tally.bad.extend(bad.map(|(_, why)| (item.number, why)));
                         fine
                     });
                     batches.push(batch);
                 }
-                Err(problem) if batch.len() == 1 => bad_lines.push((batch[0].number, problem.detail)),
+                Err(problem) if batch.len() == 1 => tally.bad.push((batch[0].number, problem.detail)),
                 Err(_) => {
                     let second = batch.split_off(batch.len() / 2);
                     batches.extend([second, batch]);
                 }
             }
         }
-        Ok(bad_lines)
+        Ok(())
     }
 
     /// The answer, or a refusal that is the batch's own fault.
@@ -103,13 +97,14 @@ impl Sender<'_> {
             pause = (pause * 2).min(LONGEST_PAUSE);
         }
     }
+}
 
-    fn count(&self, answer: &Value) {
-        let mut tally = self.tally.lock().unwrap_or_else(PoisonError::into_inner);
+impl Tally {
+    fn count(&mut self, answer: &Value) {
         for result in answer.get("results").and_then(Value::as_array).into_iter().flatten() {
             match result.get("created").and_then(Value::as_bool) {
-                Some(false) => tally.known += 1,
-                _ => tally.created += 1,
+                Some(false) => self.known += 1,
+                _ => self.created += 1,
             }
         }
     }

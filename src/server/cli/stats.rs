@@ -26,11 +26,9 @@ impl Stats {
             say_json(&stats);
             return Ok(Exit::Ok);
         }
-        let mut table = Table::new(
-            &["QUEUE", "QUEUED", "RUNNING", "RETRYING", "SUCCEEDED", "FAILED", "CANCELLED", "OLDEST"],
-            &[0],
-        )
-        .dropping(&[6, 4, 7]);
+        let mut table =
+            Table::new(&["QUEUE", "QUEUED", "RUNNING", "RETRYING", "SUCCEEDED", "FAILED", "CANCELLED", "OLDEST"], &[0])
+                .dropping(&[6, 4, 7]);
         for (name, queue) in stats.get("queues").and_then(Value::as_object).into_iter().flatten() {
             table.row(row(name, queue.get("counts"), waiting(queue)));
         }

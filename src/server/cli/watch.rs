@@ -28,11 +28,7 @@ pub(super) struct AllJobs {
 
 impl AllJobs {
     /// Jobs that may have changed, the oldest first. What needs no more looks is forgotten.
-    pub(super) fn look(
-        &mut self,
-        client: &Client,
-        seen: &mut BTreeMap<String, Seen>,
-    ) -> Result<Vec<Value>, Trouble> {
+    pub(super) fn look(&mut self, client: &Client, seen: &mut BTreeMap<String, Seen>) -> Result<Vec<Value>, Trouble> {
         let mut found = BTreeMap::new();
         self.new_ones(client, &mut found)?;
         for status in ["running", "retrying"] {

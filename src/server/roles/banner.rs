@@ -71,7 +71,11 @@ Watch it with `steadfast jobs list{target}`. Stop with Ctrl-C: running jobs are 
         address = facts.address,
         store = without_password(&settings.database_url),
         kinds = facts.kinds.join(", "),
-        token = if facts.open { "" } else { "\n  export STEADFAST_TOKEN=…   # or STEADFAST_TOKEN_FILE; the commands read it, too" },
+        token = if facts.open {
+            ""
+        } else {
+            "\n  export STEADFAST_TOKEN=…   # or STEADFAST_TOKEN_FILE; the commands read it, too"
+        },
         target = if url == USUAL_URL { String::new() } else { format!(" --url {url}") },
     )
 }

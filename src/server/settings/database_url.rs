@@ -2,6 +2,8 @@
 //!
 //! A URL is taken apart as the driver does; whatever could be read in two ways is hidden in both.
 
+use crate::server::out::visible;
+
 /// Parameters whose values may be shown. Any other may hold a secret (`sslpassword`, or one that is still to be
 /// invented), under any spelling of its name (`passw%6frd`).
 const SHOWN_PARAMETERS: [&str; 20] = [
@@ -47,7 +49,7 @@ pub(in crate::server) fn holds_password(url: &str) -> bool {
 
 /// The URL with `…` in place of its password, and of all that is not known to be harmless.
 pub(in crate::server) fn without_password(url: &str) -> String {
-    match Parts::of(url) {
+    let shown = match Parts::of(url) {
         Parts::File(url) => url.to_owned(),
         Parts::Unclear { scheme, user } => format!("{scheme}://{user}:…@…"),
         Parts::Server { scheme, user, password, address, query } => {
@@ -56,18 +58,29 @@ pub(in crate::server) fn without_password(url: &str) -> String {
                 (Some(user), false) => format!("{user}@"),
                 (None, _) => String::new(),
             };
-            let query = query.map(|query| format!("?{}", query.split('&').map(parameter).collect::<Vec<_>>().join("&")));
+            let query =
+                query.map(|query| format!("?{}", query.split('&').map(parameter).collect::<Vec<_>>().join("&")));
             format!("{scheme}://{login}{address}{}", query.unwrap_or_default())
         }
-    }
+    };
+    visible(&shown)
 }
 
 enum Parts<'a> {
     /// A file may be called anything, and its URL holds no secret.
     File(&'a str),
-    Server { scheme: &'a str, user: Option<&'a str>, password: bool, address: &'a str, query: Option<&'a str> },
+    Server {
+        scheme: &'a str,
+        user: Option<&'a str>,
+        password: bool,
+        address: &'a str,
+        query: Option<&'a str>,
+    },
     /// Where its password ends cannot be told.
-    Unclear { scheme: &'a str, user: &'a str },
+    Unclear {
+        scheme: &'a str,
+        user: &'a str,
+    },
 }
 
 impl<'a> Parts<'a> {
@@ -161,13 +174,20 @@ mod tests {
             ("postgres://me@host/db?sslpassword=hunter2", "postgres://me@host/db?sslpassword=…"),
             ("postgres://me@host/db?PASSWORD=hunter2&hunter2", "postgres://me@host/db?PASSWORD=…&…"),
             ("postgres://me@host/db?sslmode=require#hunter2", "postgres://me@host/db?sslmode=…"),
-            ("postgres://me@host/db?sslmode=verify-full&sslrootcert=/a/b.pem", "postgres://me@host/db?sslmode=verify-full&sslrootcert=/a/b.pem"),
+            (
+                "postgres://me@host/db?sslmode=verify-full&sslrootcert=/a/b.pem",
+                "postgres://me@host/db?sslmode=verify-full&sslrootcert=/a/b.pem",
+            ),
             ("postgres://me@host/db", "postgres://me@host/db"),
             ("postgres:///db?host=/var/run/postgresql", "postgres:///db?host=/var/run/postgresql"),
             ("sqlite://a:b@c.db", "sqlite://a:b@c.db"),
         ] {
             assert_eq!(without_password(url), shown);
-            assert_eq!(holds_password(url), shown.contains(":…") || url.contains("ass") || url.contains("ASS"), "{url}");
+            assert_eq!(
+                holds_password(url),
+                shown.contains(":…") || url.contains("ass") || url.contains("ASS"),
+                "{url}"
+            );
         }
     }
 

@@ -108,7 +108,7 @@ impl Form {
     pub(in crate::server) fn shown(self, text: &str) -> String {
         match self {
             Self::Token => "(secret)".into(),
-            Self::DatabaseUrl => visible(&without_password(text)),
+            Self::DatabaseUrl => without_password(text),
             _ => visible(text),
         }
     }
