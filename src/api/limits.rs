@@ -1,4 +1,4 @@
-//! What one caller may take up, named once, each with its reason. SPEC §5, "Rules of the door".
+//! What one caller may take up, named once, each with its reason. `docs/api.md` tells callers.
 //!
 //! Limits on a job itself (payload, priority, schedule …) are in [`job::limits`](crate::job::limits).
 

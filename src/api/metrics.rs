@@ -1,6 +1,7 @@
 //! Metrics for Prometheus. Whatever this process records with the `metrics` crate is shown; depths are looked up when
 //! somebody scrapes. Labels are bounded: route templates, never paths, and at most 1,000 queues.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -11,11 +12,12 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 
+use super::families;
 use super::limits::QUEUE_LABELS_MAX;
 use super::problem::Problem;
 use super::state::Api;
-use crate::job::Status;
-use crate::store::Stats;
+use crate::job::{Kind, QueueName, Status};
+use crate::store::{QueueStats, Stats};
 
 /// From a tenth of a millisecond to a minute: a commit is about one, a long poll up to thirty thousand.
 const SECONDS: [f64; 16] =
@@ -30,9 +32,17 @@ pub fn install() {
     handle();
 }
 
+/// Shows what is counted per kind at 0 from now on, for the kinds that this process runs.
+pub fn expect_kinds<'a>(kinds: impl IntoIterator<Item = &'a Kind>) {
+    handle();
+    families::expect_kinds(kinds);
+}
+
 /// Everything recorded so far, as Prometheus text.
 pub fn render() -> String {
-    handle().render()
+    let mut text = handle().render();
+    families::add_missing(&mut text);
+    text
 }
 
 /// Folds what was recorded together, so that memory stays flat while nobody scrapes. Call every few seconds.
@@ -51,6 +61,7 @@ fn handle() -> &'static PrometheusHandle {
         if metrics::set_global_recorder(recorder).is_err() {
             tracing::warn!("this program records metrics elsewhere already; /metrics shows only queue depths");
         }
+        families::describe();
         handle
     })
 }
@@ -89,7 +100,10 @@ fn write_depths(text: &mut String, stats: &Stats) {
 }
 
 fn write_all_depths(text: &mut String, stats: &Stats) -> std::fmt::Result {
-    let shown = || stats.queues.iter().take(QUEUE_LABELS_MAX);
+    // Before the first job there is no queue yet; the one that jobs go to unless they say otherwise stands for all.
+    let usual = BTreeMap::from([(QueueName::default(), QueueStats::default())]);
+    let queues = if stats.queues.is_empty() { &usual } else { &stats.queues };
+    let shown = || queues.iter().take(QUEUE_LABELS_MAX);
     let others = || stats.queues.values().skip(QUEUE_LABELS_MAX);
     writeln!(text, "# HELP queue_depth Jobs per queue and status.\n# TYPE queue_depth gauge")?;
     for status in Status::ALL {

@@ -12,6 +12,7 @@ mod auth_throttle;
 mod budget;
 mod door;
 mod enqueue;
+mod families;
 mod health;
 mod jobs;
 mod json;
@@ -95,7 +96,8 @@ fn probes() -> OpenApiRouter<Api> {
 
 /// Routes behind the door.
 fn assemble(api: Api, routes: OpenApiRouter<Api>) -> Router {
-    let (router, _) = routes.split_for_parts();
+    let (router, document) = routes.split_for_parts();
+    families::expect_routes(&document);
     router
         .fallback(|| async { Problem::new(Code::NoSuchRoute, "see /docs for the routes there are") })
         .method_not_allowed_fallback(|| async {

@@ -5,20 +5,22 @@ use std::collections::BTreeMap;
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Arg, ArgAction, ArgMatches, Command, Subcommand};
 
-use super::cli::Operate;
+use super::cli::{Operate, Target, USUAL_URL};
 use super::program::Role;
 use super::settings::{SETTINGS, Setting};
 
 const ABOUT: &str = "A durable background-job queue that never loses a job it accepted.";
 
 const EXITS: &str = "Exit codes: 0 done · 1 a job failed, a request was refused or a role could not start · \
-2 wrong arguments or settings · 3 no server answered · 4 not found · 5 token missing or not enough · 6 --timeout is over";
+2 wrong arguments or settings · 3 no server answered · 4 not found · 5 token missing, wrong or not enough · \
+6 --timeout is over · 130, 143 interrupted";
 
 /// `steadfast`.
 pub(super) fn steadfast() -> Command {
     let command = Command::new("steadfast")
         .version(env!("CARGO_PKG_VERSION"))
         .after_help(EXITS)
+        .args(target())
         .subcommand_required(true)
         .arg_required_else_help(true);
     let command = Role::ALL.into_iter().fold(command, |command, role| command.subcommand(role_command(role)));
@@ -27,6 +29,20 @@ pub(super) fn steadfast() -> Command {
     let command = command.subcommand(<super::bench::Bench as clap::Args>::augment_args(Command::new("bench")));
     // The commands bring a description of their own.
     Operate::augment_subcommands(command).about(ABOUT)
+}
+
+/// The flags of commands for a running server, which may also stand before the command.
+fn target() -> [Arg; 2] {
+    let heading = "For commands that talk to a running server";
+    let url =
+        Arg::new("url").long("url").value_name("URL").help(format!("Which one [STEADFAST_URL, default {USUAL_URL}]"));
+    let json = Arg::new("json").long("json").action(ArgAction::SetTrue).help("Answer in JSON, as the API does");
+    [url, json].map(|arg| arg.help_heading(heading))
+}
+
+/// What of it was given before the command.
+pub(super) fn given_target(matches: &ArgMatches) -> Target {
+    Target { url: matches.get_one::<String>("url").cloned(), json: matches.get_flag("json") }
 }
 
 /// One role, as a subcommand or as a program of its own.
@@ -44,6 +60,7 @@ fn config_command() -> Command {
 
 fn completions_command() -> Command {
     let shell = Arg::new("shell").required(true).value_parser(clap::value_parser!(clap_complete::Shell));
+    let shell = shell.help("Which shell");
     Command::new("completions").about("Print completions for a shell").arg(shell)
 }
 
@@ -82,6 +99,17 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         super::steadfast().debug_assert();
+    }
+
+    #[test]
+    fn every_argument_of_every_command_has_help() {
+        fn check(command: &clap::Command) {
+            for arg in command.get_arguments() {
+                assert!(arg.get_help().is_some(), "{} {} has no help", command.get_name(), arg.get_id());
+            }
+            command.get_subcommands().filter(|command| !command.is_hide_set()).for_each(check);
+        }
+        check(&super::steadfast());
     }
 
     #[test]

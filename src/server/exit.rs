@@ -3,6 +3,7 @@
 use std::error::Error;
 use std::process::ExitCode;
 
+use super::out::{visible, warn};
 use super::settings::SettingsError;
 
 /// How a program ended.
@@ -46,7 +47,7 @@ impl Failure {
 
 /// Says on stderr what went wrong, in one line, and how the program is to end.
 pub(super) fn report(error: &anyhow::Error) -> ExitCode {
-    eprintln!("error: {}", in_one_line(error.as_ref()));
+    warn(&format!("error: {}", in_one_line(error.as_ref())));
     let exit = if error.downcast_ref::<SettingsError>().is_some() {
         Exit::Usage
     } else {
@@ -68,6 +69,6 @@ fn in_one_line(error: &(dyn Error + 'static)) -> String {
         cause = error.source();
     }
     let line = text.lines().map(str::trim).collect::<Vec<_>>().join(" ");
-    // A server may quote what others wrote: no escape sequence of theirs reaches the terminal.
-    line.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+    // A server may quote what others wrote.
+    visible(&line)
 }

@@ -1,6 +1,9 @@
-//! What a program says on stdout. A reader that has gone away (`… | head -1`) is no error.
+//! What a program says to people and scripts: answers on stdout, everything else on stderr. A reader that has gone away
+//! (`… | head -1`) and a stderr that cannot be written are no reason to fail.
 
 use std::io::{self, Write};
+
+use serde_json::Value;
 
 /// One line.
 pub(super) fn say(line: &str) {
@@ -18,6 +21,41 @@ pub(super) fn say_raw(text: &str) {
     }
 }
 
+/// JSON in one line. It is the same JSON to a program, and harmless on a terminal.
+pub(super) fn say_json(value: &Value) {
+    say(&visible(&value.to_string()));
+}
+
+/// One line on stderr.
+pub(super) fn warn(line: &str) {
+    // Nobody is left to be told.
+    let _ = writeln!(io::stderr(), "{line}");
+}
+
+/// Shows what would otherwise act on a terminal: control characters, and those that reverse the direction of text.
+/// Error messages, payloads and names are other people's. Escaped as in JSON, so that JSON stays what it says.
+pub(super) fn visible(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '\n' => shown.push_str("\\n"),
+            '\r' => shown.push_str("\\r"),
+            '\t' => shown.push_str("\\t"),
+            c if acts_on_a_terminal(c) => shown.push_str(&format!("\\u{:04x}", u32::from(c))),
+            c => shown.push(c),
+        }
+    }
+    shown
+}
+
+fn acts_on_a_terminal(c: char) -> bool {
+    let separates_lines = matches!(c, '\u{2028}' | '\u{2029}');
+    let turns_text =
+        matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    // C0, DEL and C1.
+    c.is_control() || separates_lines || turns_text
+}
+
 /// Roles go on without a reader; a command that only prints has nothing left to do, which its caller finds out by
 /// [`reader_is_gone`].
 fn gone(error: &io::Error) {
@@ -31,4 +69,27 @@ static READER_GONE: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBoo
 /// Whether stdout was closed by its reader.
 pub(super) fn reader_is_gone() -> bool {
     READER_GONE.load(std::sync::atomic::Ordering::Relaxed)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn nothing_that_acts_on_a_terminal_is_printed() {
+        let hostile = "\u{1b}[2J\u{9b}31m\u{7f}\u{202e}txt\u{2066}\u{200f}\u{61c}\r\n";
+        let shown = visible(hostile);
+        assert_eq!(shown, "\\u001b[2J\\u009b31m\\u007f\\u202etxt\\u2066\\u200f\\u061c\\r\\n");
+        assert!(!shown.chars().any(acts_on_a_terminal));
+    }
+
+    #[test]
+    fn json_that_is_made_visible_is_the_same_json() {
+        let value = json!({"a\u{9b}": "\u{1b}\u{7f}\u{85}\u{202e}\n\"\\ é 漢 👍"});
+        let text = visible(&value.to_string());
+        assert!(!text.chars().any(acts_on_a_terminal), "{text}");
+        assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), value);
+    }
 }

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
-use clap::{ArgMatches, FromArgMatches};
+use clap::{ArgMatches, FromArgMatches, Subcommand};
 
 use super::cli::{self, Operate};
 use super::out::say_raw;
@@ -62,6 +62,13 @@ impl Role {
 /// The program `steadfast`: all roles, and commands for a running server.
 pub fn steadfast() -> ExitCode {
     let matches = command::steadfast().get_matches();
+    let target = command::given_target(&matches);
+    let asked = matches.subcommand_name().unwrap_or_default();
+    if (target.url.is_some() || target.json) && !Operate::has_subcommand(asked) {
+        let message =
+            format!("--url and --json are for commands that talk to a running server; {asked} is none of them");
+        command::steadfast().error(clap::error::ErrorKind::ArgumentConflict, message).exit();
+    }
     let ended = match matches.subcommand() {
         Some(("config", matches)) => config(matches),
         Some(("completions", matches)) => completions(matches),
@@ -69,7 +76,7 @@ pub fn steadfast() -> ExitCode {
         Some(("bench", matches)) => bench(matches),
         Some((name, given)) => match Role::ALL.into_iter().find(|role| role.name() == name) {
             Some(role) => run_role(role, given),
-            None => return operate(&matches),
+            None => return operate(&matches, target),
         },
         None => unreachable!("clap asks for a subcommand"),
     };
@@ -127,9 +134,9 @@ fn bench(matches: &ArgMatches) -> Result<()> {
     super::bench::run(super::bench::Bench::from_arg_matches(matches).unwrap_or_else(|error| error.exit()))
 }
 
-fn operate(matches: &ArgMatches) -> ExitCode {
+fn operate(matches: &ArgMatches, target: cli::Target) -> ExitCode {
     match Operate::from_arg_matches(matches) {
-        Ok(command) => cli::run(command).map_or_else(|error| exit::report(&error), ExitCode::from),
+        Ok(command) => cli::run(command, target).map_or_else(|error| exit::report(&error), ExitCode::from),
         Err(error) => error.exit(),
     }
 }

@@ -11,6 +11,35 @@ use super::{
 };
 use crate::job::{AttemptRecord, JobId, JobRecord, Kind, KindDefinition, Lease, NewJob, QueueName};
 
+/// Every verb, for who shows their metrics before the first call.
+#[cfg(any(feature = "api", test))]
+pub(crate) const VERBS: [&str; 24] = [
+    "enqueue",
+    "known",
+    "claim",
+    "extend",
+    "settle",
+    "reap",
+    "cancel",
+    "redrive",
+    "delete",
+    "prune",
+    "get",
+    "list",
+    "attempts",
+    "stats",
+    "pause",
+    "resume",
+    "put_kind",
+    "delete_kind",
+    "kinds",
+    "put_token",
+    "tokens",
+    "had_token",
+    "delete_token",
+    "ping",
+];
+
 /// A store and a stopwatch.
 #[derive(Debug)]
 pub struct Metered {
@@ -139,5 +168,18 @@ impl Store for Metered {
 
     async fn ping(&self) -> Result<(), StoreError> {
         measure("ping", self.inner.ping(), one).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::VERBS;
+
+    #[test]
+    fn every_verb_that_is_measured_is_in_the_list() {
+        let source = include_str!("metered.rs");
+        let (code, _) = source.split_once("mod tests").unwrap();
+        let measured: Vec<_> = code.split("measure(\"").skip(1).map(|rest| rest.split('"').next().unwrap()).collect();
+        assert_eq!(measured, VERBS);
     }
 }

@@ -25,6 +25,8 @@ pub use clock::{Clock, HeldClock, SystemClock};
 pub(crate) use complaints::complain;
 pub use error::{KeyTaken, NotStored, OpenError, StoreError, StoreErrorKind};
 pub use metered::Metered;
+#[cfg(feature = "api")]
+pub(crate) use metered::VERBS;
 pub use token::{LastAdmin, NoSuchScope, Scope, TokenDeleted, TokenRecord};
 pub use verbs::{
     Beat, Cancelled, Claim, Counts, Deleted, Enqueued, Extend, Extended, Known, List, Page, Prune, Pruned, QueueStats,

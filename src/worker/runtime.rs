@@ -17,7 +17,7 @@ use crate::job::limits::{LEASE_DEFAULT, LEASE_MAX, LEASE_MIN};
 use crate::job::{Kind, KindDefinition, Lease, QueueName, WorkerId};
 use crate::queue::Queue;
 
-/// How a worker behaves. Every field has the default that SPEC names.
+/// How a worker behaves. Every field has a default.
 #[derive(Debug, Clone)]
 pub struct WorkerSettings {
     /// Jobs at the same time; 4 × cores.

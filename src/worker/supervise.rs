@@ -50,6 +50,8 @@ pub(super) async fn supervise<F>(
 where
     F: Future<Output = ()> + Send + 'static,
 {
+    // There at 0, so that a rate sees the first restart.
+    metrics::counter!("worker_loop_restarts_total", "loop" => name).increment(0);
     let mut deaths: Vec<Instant> = Vec::new();
     loop {
         health.up(name);

@@ -1,4 +1,4 @@
-//! Jobs: in, out, and every status and header that SPEC §5 promises on the way.
+//! Jobs: in, out, and every status and header that the API promises on the way.
 
 use std::collections::BTreeSet;
 

@@ -72,6 +72,9 @@ fn bad_lines_are_told_by_number_and_the_others_enqueued_once() {
     assert_eq!((tally["created"].as_u64(), tally["known"].as_u64()), (Some(2494), Some(0)), "{tally}");
     let bad: BTreeSet<u64> = tally["bad"].as_array().unwrap().iter().map(|bad| bad["line"].as_u64().unwrap()).collect();
     assert_eq!(bad, BTreeSet::from([7, 1000, 1501, 1502, 2500]));
+    let told: Vec<&str> =
+        done.stderr.lines().filter_map(|line| line.strip_prefix("line ")?.split(':').next()).collect();
+    assert_eq!(told, ["7", "1000", "1501", "1502", "2500"], "in their order: {}", done.stderr);
     assert!(done.stderr.contains("line 1000: ") && done.stderr.contains("summarize_text"), "{}", done.stderr);
 
     lines[6] = r#"{"kind":"summarize_text","payload":{"text":"7"}}"#.into();
@@ -93,6 +96,51 @@ fn a_server_that_stays_away_ends_it_with_the_way_to_go_on() {
     let done = world.run(&arguments);
     assert_eq!(done.code, Some(3), "{}", done.stderr);
     assert!(done.stderr.contains("--key-prefix bulk-"), "{}", done.stderr);
+}
+
+#[test]
+fn bad_lines_that_the_server_found_and_those_found_here_are_told_in_their_order() {
+    let world = World::new();
+    let server = world.serve(&[("STEADFAST_EXECUTOR", "none")]);
+    let lines = "{\"text\":1}\nnot json\n{\"text\":2}\n[\n{\"text\":\"fine\"}\n";
+    let file = write(&world.path("jobs.jsonl"), lines);
+    let done = server.run(&world, &["enqueue", "summarize_text", "--lines", &file]);
+    assert_eq!(done.code, Some(1), "{}", done.stderr);
+    let told: Vec<&str> =
+        done.stderr.lines().filter_map(|line| line.strip_prefix("line ")?.split(':').next()).collect();
+    assert_eq!(told, ["1", "2", "3", "4"], "{}", done.stderr);
+    server.stop();
+}
+
+#[test]
+fn who_is_interrupted_is_told_how_to_go_on_and_then_nothing_is_doubled() {
+    let world = World::new();
+    let server = world.serve(&[("STEADFAST_EXECUTOR", "none")]);
+    let all: Vec<String> = (0..3000).map(|n| format!("{{\"text\":\"line {n}\"}}\n")).collect();
+    let file = write(&world.path("jobs.jsonl"), &all.concat());
+    let mut command = world.steadfast();
+    command.args(["enqueue", "summarize_text", "--lines", "-"]).env("STEADFAST_URL", &server.url);
+    let mut client = fed(command);
+    let mut input = client.stdin.take().unwrap();
+    // Two batches and a half; then it waits for more.
+    input.write_all(all[..2500].concat().as_bytes()).unwrap();
+    until("two batches are in", || (server.count("queued") == 2000).then_some(()));
+    let pid = client.id().to_string();
+    assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
+    let done = client.wait_with_output().unwrap();
+    drop(input);
+    let said = String::from_utf8(done.stderr).unwrap();
+    assert_eq!(done.status.code(), Some(130), "{said}");
+    // The answer to the second batch may not have arrived yet.
+    let through = ["1000", "2000"].into_iter().find(|line| said.contains(&format!("up to line {line} ")));
+    let tally = format!("enqueued {}, known already 0, bad lines 0", through.unwrap_or_else(|| panic!("{said}")));
+    assert_eq!(String::from_utf8(done.stdout).unwrap().trim(), tally);
+    let again = said.lines().find_map(|line| line.trim().strip_prefix("steadfast ")).unwrap().replace("--lines -", "");
+    let arguments: Vec<&str> = again.split_whitespace().chain(["--lines", &file, "--json"]).collect();
+    let tally = server.run(&world, &arguments).json();
+    assert_eq!((tally["created"].as_u64(), tally["known"].as_u64()), (Some(1000), Some(2000)), "{tally}");
+    assert_eq!(server.count("queued"), 3000);
+    server.stop();
 }
 
 #[test]

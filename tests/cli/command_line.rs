@@ -1,5 +1,6 @@
 //! The command line itself: what is unknown is refused, what is refused says why, scripts can rely on exit codes.
 
+use crate::terminal::Terminal;
 use crate::world::{World, ended};
 
 #[test]
@@ -37,7 +38,12 @@ fn refusals_have_exit_codes_of_their_own() {
     assert_eq!(server.run(&world, &["jobs", "show", missing]).code, Some(4));
     assert_eq!(server.run(&world, &["kinds", "delete", "nothing"]).code, Some(4));
     let typo = server.run(&world, &["enqueue", "summarise_text", r#"{"text":"t"}"#]);
-    assert!(typo.one_line(1).contains("did you mean summarize_text?"), "{}", typo.stderr);
+    let line = typo.one_line(1);
+    assert!(line.contains("did you mean summarize_text?"), "{line}");
+    assert!(
+        line.contains("steadfast kinds put summarise_text") && !line.contains("PUT /"),
+        "a command, not HTTP: {line}"
+    );
     assert_eq!(server.run(&world, &["enqueue", "summarize_text", "not json"]).code, Some(2));
 
     let made = server.run(&world, &["tokens", "create", "ops", "--scope", "admin"]);
@@ -50,7 +56,11 @@ fn refusals_have_exit_codes_of_their_own() {
     let reader = with(&admin, &["tokens", "create", "reader", "--scope", "read", "--json"]).json();
     let (id, token) = (reader["id"].as_str().unwrap(), reader["token"].as_str().unwrap());
     assert_eq!(with(token, &["stats"]).code, Some(0));
-    assert_eq!(with(token, &["queues", "pause", "default"]).code, Some(5));
+    let (missing, wrong) = (server.run(&world, &["stats"]), with("no.such-token", &["stats"]));
+    assert!(missing.one_line(5).contains("set STEADFAST_TOKEN"), "{}", missing.stderr);
+    let line = wrong.one_line(5);
+    assert!(line.contains("does not accept the token of STEADFAST_TOKEN") && !line.contains("no.such-token"), "{line}");
+    assert_eq!(with(token, &["queues", "pause", "default", "--yes"]).code, Some(5));
     assert!(with(&admin, &["tokens", "list"]).stdout.contains("reader"));
     assert_eq!(with(&admin, &["tokens", "revoke", id]).code, Some(0));
     assert_eq!(with(&admin, &["tokens", "revoke", id]).code, Some(4));
@@ -85,6 +95,104 @@ fn queues_kinds_and_jobs_can_be_operated() {
     assert!(run(&["stats"]).stdout.contains("letters"));
     assert!(run(&["jobs", "delete", id]).stdout.contains("deleted"));
     assert_eq!(run(&["jobs", "list"]).stdout.trim(), "no jobs");
+    server.stop();
+}
+
+#[test]
+fn the_server_can_be_named_on_either_side_of_the_command() {
+    let world = World::new();
+    let server = world.serve(&[("STEADFAST_EXECUTOR", "none")]);
+    let url = &*server.url;
+    for arguments in [
+        &["--url", url, "stats", "--json"][..],
+        &["--json", "stats", "--url", url],
+        &["--url", url, "--json", "jobs", "list"],
+        &["jobs", "--url", url, "--json", "list"],
+        &["jobs", "list", "--json", "--url", url],
+        // The closer one counts.
+        &["--url", "http://127.0.0.1:1", "queues", "list", "--url", url, "--json"],
+    ] {
+        let done = world.run(arguments);
+        assert_eq!(done.code, Some(0), "{arguments:?}: {}", done.stderr);
+        done.json();
+    }
+    let done = world.run(&["--url", url, "serve"]);
+    assert_eq!(done.code, Some(2));
+    assert!(done.stderr.contains("talk to a running server"), "{}", done.stderr);
+    server.stop();
+}
+
+#[test]
+fn mistakes_are_told_in_plain_words() {
+    let world = World::new();
+    let server = world.serve(&[("STEADFAST_EXECUTOR", "none")]);
+    let https = server.url.replace("http://", "https://");
+    let done = world.run(&["stats", "--url", &https]);
+    let line = done.one_line(3);
+    assert!(line.contains("does not speak TLS") && line.contains(&server.url), "{line}");
+    let with_password = server.url.replace("http://", "http://me:hunter2@");
+    let done = world.run(&["stats", "--url", &with_password]);
+    assert!(done.one_line(2).contains("STEADFAST_TOKEN") && !done.stderr.contains("hunter2"), "{}", done.stderr);
+    let done = server.run(&world, &["enqueue", "summarize_text", "--run-at", "tomorrow"]);
+    assert_eq!(done.code, Some(2));
+    assert!(done.stderr.contains("2030-01-01T09:00:00Z") && done.stderr.contains("--delay 1d"), "{}", done.stderr);
+    assert!(!done.stderr.contains("parse"), "{}", done.stderr);
+    server.stop();
+}
+
+#[test]
+fn kinds_put_changes_only_what_is_given() {
+    let world = World::new();
+    let server = world.serve(&[("STEADFAST_EXECUTOR", "none")]);
+    std::fs::write(world.path("schema.json"), r#"{"type":"object","required":["user"]}"#).unwrap();
+    let retry = r#"{"base_ms":5,"cap_ms":50,"factor":2}"#;
+    let put =
+        |arguments: &[&str]| server.run(&world, &[&["kinds", "put", "welcome", "--json"], arguments].concat()).json();
+    put(&[
+        "--schema",
+        "schema.json",
+        "--max-attempts",
+        "5",
+        "--timeout",
+        "90s",
+        "--queue",
+        "letters",
+        "--retry",
+        retry,
+    ]);
+    let changed = put(&["--max-attempts", "7"]);
+    assert_eq!(changed["max_attempts"], 7);
+    assert_eq!((changed["queue"].as_str(), changed["timeout_ms"].as_u64()), (Some("letters"), Some(90_000)));
+    assert_eq!(changed["schema"]["required"][0], "user");
+    assert_eq!(changed["retry"]["base_ms"], 5);
+    let replaced = put(&["--priority", "3", "--replace"]);
+    assert_eq!((replaced["priority"].as_i64(), replaced["schema"].is_null()), (Some(3), true), "{replaced}");
+    assert!(replaced["max_attempts"].is_null() && replaced["queue"].is_null(), "{replaced}");
+    server.stop();
+}
+
+#[test]
+fn pausing_a_queue_that_nobody_knows_is_asked_about() {
+    let world = World::new();
+    let server = world.serve(&[("STEADFAST_EXECUTOR", "none")]);
+    let job = ["enqueue", "summarize_text", r#"{"text":"t"}"#, "--queue", "letters"];
+    assert_eq!(server.run(&world, &job).code, Some(0));
+    assert_eq!(server.run(&world, &["queues", "pause", "letters"]).code, Some(0));
+    let paused = || server.json("/queues").as_array().unwrap().len();
+
+    // A script is not asked: it is told.
+    let done = server.run(&world, &["queues", "pause", "leters"]);
+    let line = done.one_line(4);
+    assert!(line.contains("did you mean letters?") && line.contains("--yes"), "{line}");
+    let on_terminal =
+        |answer: &str| Terminal { columns: 80, input: answer }.run(&world, &server, "queues pause leters");
+    let refused = on_terminal("n\n");
+    assert!(refused.contains("[y/N]") && refused.contains("nothing was paused"), "{refused}");
+    assert_eq!(paused(), 1);
+    assert!(on_terminal("y\n").contains("queue leters is paused"));
+    assert_eq!(paused(), 2);
+    assert_eq!(server.run(&world, &["queues", "pause", "new", "--yes"]).code, Some(0));
+    assert_eq!(paused(), 3);
     server.stop();
 }
 

@@ -44,6 +44,20 @@ fn secrets_are_masked_and_cannot_be_given_as_arguments() {
     assert_eq!(shown(&done, "database_url").0, "postgres://me:…@db.example/jobs");
     assert!(!done.stdout.contains("canary"), "{}", done.stdout);
 
+    for hidden in ["passw%6frd=canary", "sslpassword=canary", "PASSWORD=canary", "x=1&canary", "password=can@ary"] {
+        let url = format!("postgres://me@db.example/jobs?{hidden}");
+        let done = ended(world.steadfast().arg("config").env("DATABASE_URL", &url));
+        assert_eq!(done.code, Some(0), "{}", done.stderr);
+        assert!(!done.stdout.contains("canary") && !done.stdout.contains("ary"), "{}", done.stdout);
+        // Where it cannot connect, and on the command line.
+        for role in ["serve", "migrate"] {
+            let done = ended(world.steadfast().arg(role).env("DATABASE_URL", url.replace("db.example", "127.0.0.1:1")));
+            assert!(!done.one_line(1).contains("=canary"), "{}", done.stderr);
+        }
+    }
+    let done = world.run(&["serve", "--database-url", "postgres://me@db.example/jobs?passw%6frd=canary"]);
+    assert!(done.one_line(2).contains("DATABASE_URL_FILE") && !done.stderr.contains("canary"), "{}", done.stderr);
+
     assert_eq!(world.run(&["serve", "--admin-token", "canary-token-0123456789"]).code, Some(2));
     let done = world.run(&["serve", "--database-url", "postgres://me:canary@db.example/jobs"]);
     let line = done.one_line(2);

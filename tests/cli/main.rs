@@ -9,11 +9,13 @@ mod command_line;
 mod config;
 mod fleet;
 mod housekeeping;
+mod metrics;
 mod packaging;
 mod shutdown;
 mod startup;
 #[path = "../support/mod.rs"]
 mod support;
+mod terminal;
 mod watching;
 #[path = "../support/programs.rs"]
 mod world;

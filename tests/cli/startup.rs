@@ -106,7 +106,24 @@ fn an_address_of_the_network_needs_a_token() {
     let mut command = world.steadfast();
     command.args(["serve", "--api-bind-addr", "0.0.0.0:0"]).env("STEADFAST_ADMIN_TOKEN", "a-token-of-some-length");
     let server = Running::start(command);
-    assert!(server.banner().contains("needs a token"), "{}", server.banner());
+    until("the banner is complete", || server.banner().contains("Ctrl-C").then_some(()));
+    let (banner, port) = (server.banner(), server.url.rsplit(':').next().unwrap().to_owned());
+    assert!(banner.contains("needs a token"), "{banner}");
+    // What it tells to do works: no browser can open /docs, nothing connects to 0.0.0.0, and 8080 is another server.
+    assert!(!banner.contains("/docs\n") && banner.contains("/api-docs/openapi.json"), "{banner}");
+    assert!(banner.contains(&format!("`steadfast jobs list --url http://127.0.0.1:{port}`")), "{banner}");
+    for command in banner.lines().filter_map(|line| line.split_once("curl ").map(|(_, command)| command)) {
+        let command = format!("curl --fail-with-body --noproxy '*' {}", command.trim_end_matches('\\'));
+        let body = if command.contains("/jobs") {
+            "-d '{\"kind\":\"summarize_text\",\"payload\":{\"text\":\"t\"}}'"
+        } else {
+            ""
+        };
+        let mut shell = world.program("sh");
+        shell.args(["-c", &format!("{command} {body}")]).env("STEADFAST_TOKEN", "a-token-of-some-length");
+        let done = ended(&mut shell);
+        assert_eq!(done.code, Some(0), "{command}: {}{}", done.stdout, done.stderr);
+    }
     server.stop();
 }
 
@@ -137,7 +154,8 @@ fn the_banner_tells_where_and_how_and_that_nothing_real_is_done() {
     assert!(world.path("steadfast.db").exists());
     until("the banner is complete", || server.banner().contains("Ctrl-C").then_some(()));
     let (url, banner) = (&server.url, server.banner());
-    for part in [&**url, &format!("{url}/docs"), "sqlite://steadfast.db", "SIMULATED", "curl "] {
+    let watch = format!("`steadfast jobs list --url {url}`");
+    for part in [&**url, &format!("{url}/docs"), "sqlite://steadfast.db", "SIMULATED", "curl ", &watch] {
         assert!(banner.contains(part), "{part} is missing: {banner}");
     }
     server.stop();

@@ -28,7 +28,7 @@ fn stored(world: &World) -> BTreeMap<String, usize> {
     rows.collect::<Result<_, _>>().unwrap()
 }
 
-/// FAULTS F8.
+/// `docs/guarantees.md` F8.
 #[test]
 fn f8_a_batch_is_stored_whole_or_not_at_all_wherever_the_process_dies() {
     let mut dice = dice("F8 kill within a batch");

@@ -78,7 +78,7 @@ fn about(what: &str, is: Timestamp, should: Timestamp) {
     assert!(off < SLACK, "{what} follows the host's clock: {is}, {off:?} from the {should} of the database's");
 }
 
-/// FAULTS F30.
+/// `docs/guarantees.md` F30.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn f30_hosts_ten_minutes_off_change_no_lease_no_backoff_and_no_delay_on_postgres() {
     let database = Cluster::shared().await.database().await;
@@ -133,7 +133,7 @@ async fn f30_hosts_ten_minutes_off_change_no_lease_no_backoff_and_no_delay_on_po
     slow.stop();
 }
 
-/// FAULTS F31. The store's own part, with every case, is `tests/sqlite` `clock_steps`.
+/// `docs/guarantees.md` F31. The store's own part, with every case, is `tests/sqlite` `clock_steps`.
 #[test]
 fn f31_no_lease_ends_and_nothing_runs_twice_when_the_clock_of_a_server_is_set() {
     const JOBS: usize = 50;

@@ -70,7 +70,7 @@ fn start_full(disk: &Path, world: &World) -> Full {
     Full { server, agent: agent(), acknowledged: Vec::new() }
 }
 
-/// FAULTS F4.
+/// `docs/guarantees.md` F4.
 #[test]
 fn f4_a_full_disk_is_503_storage_full_said_once_a_minute_and_over_when_there_is_room() {
     let Some(root) = Root::for_line("F4") else { return };

@@ -67,7 +67,7 @@ async fn servers() -> (Vec<Server>, impl Sized) {
     (servers, database)
 }
 
-/// FAULTS F26.
+/// `docs/guarantees.md` F26.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn f26_hostile_text_is_cut_or_refused_and_leaves_nothing_running() {
     let (servers, _database) = servers().await;
@@ -111,7 +111,7 @@ async fn f26_hostile_text_is_cut_or_refused_and_leaves_nothing_running() {
     }
 }
 
-/// FAULTS F29.
+/// `docs/guarantees.md` F29.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn f29_a_result_that_is_too_large_is_a_failure_that_says_so() {
     let (servers, _database) = servers().await;

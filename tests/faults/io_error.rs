@@ -70,7 +70,7 @@ fn a_failed_sync_ends_it(role: &str, nth: u32) -> usize {
     acknowledged.len()
 }
 
-/// FAULTS F3.
+/// `docs/guarantees.md` F3.
 #[test]
 fn f3_a_failed_sync_is_said_ends_the_process_and_loses_nothing_acknowledged() {
     let mut dice = dice("F3 failed sync");

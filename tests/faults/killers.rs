@@ -151,13 +151,13 @@ async fn killers_stop(stage: Stage) {
     );
 }
 
-/// FAULTS F24.
+/// `docs/guarantees.md` F24.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn f24_jobs_that_kill_their_process_stop_after_their_attempts_on_sqlite() {
     killers_stop(Stage::on_sqlite().await).await;
 }
 
-/// FAULTS F24.
+/// `docs/guarantees.md` F24.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn f24_jobs_that_kill_their_process_stop_after_their_attempts_on_postgres() {
     killers_stop(Stage::on_postgres().await).await;

@@ -10,7 +10,7 @@ use crate::scale::{quick_or_long, short_patience};
 
 const LONG_LEASE: Duration = Duration::from_secs(3600);
 
-/// FAULTS F25. That a payload which does not fit the handler's type fails its job only is `tests/worker` `outcomes`.
+/// `docs/guarantees.md` F25. That a payload which does not fit the handler's type fails its job only is `tests/worker` `outcomes`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn f25_one_bad_row_fails_alone_and_kinds_nobody_asked_for_are_left() {
     for at in [OneStore::on_sqlite().await, OneStore::on_postgres().await] {
@@ -36,7 +36,7 @@ async fn f25_one_bad_row_fails_alone_and_kinds_nobody_asked_for_are_left() {
     }
 }
 
-/// FAULTS F26: a row that a foreign hand has brought to the end of its integers.
+/// `docs/guarantees.md` F26: a row that a foreign hand has brought to the end of its integers.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn f26_attempts_at_the_end_of_their_integer_end_the_job_and_never_stop_it() {
     for at in [OneStore::on_sqlite().await, OneStore::on_postgres().await] {
@@ -54,7 +54,7 @@ async fn f26_attempts_at_the_end_of_their_integer_end_the_job_and_never_stop_it(
     }
 }
 
-/// FAULTS F27.
+/// `docs/guarantees.md` F27.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn f27_an_expired_lease_is_reaped_behind_ten_thousand_and_one_live_ones() {
     for at in [OneStore::on_sqlite().await, OneStore::on_postgres().await] {
@@ -76,7 +76,7 @@ async fn f27_an_expired_lease_is_reaped_behind_ten_thousand_and_one_live_ones() 
     }
 }
 
-/// FAULTS F28.
+/// `docs/guarantees.md` F28.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn f28_jobs_that_fail_at_once_are_not_tried_again_at_once() {
     for at in [OneStore::on_sqlite().await, OneStore::on_postgres().await] {

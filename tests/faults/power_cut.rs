@@ -82,7 +82,7 @@ fn cut_the_power(bug: Option<&str>) -> Option<Tally> {
     Some(tally)
 }
 
-/// FAULTS F1.
+/// `docs/guarantees.md` F1.
 #[test]
 fn f1_no_acknowledged_job_is_missing_after_a_power_cut() {
     let Some(Tally { cuts, acknowledged, missing, losing_cuts }) = cut_the_power(None) else { return };
@@ -90,7 +90,7 @@ fn f1_no_acknowledged_job_is_missing_after_a_power_cut() {
     assert_eq!(missing, 0, "acknowledged jobs are missing after {losing_cuts} of {cuts} power cuts");
 }
 
-/// FAULTS F1, the control: the same with `synchronous=NORMAL`, which many take for safe.
+/// `docs/guarantees.md` F1, the control: the same with `synchronous=NORMAL`, which many take for safe.
 #[test]
 fn f1_commits_without_a_sync_lose_acknowledged_jobs_in_the_same_power_cuts() {
     let Some(Tally { cuts, acknowledged, missing, losing_cuts }) = cut_the_power(Some("AnswerBeforeSync")) else {

@@ -23,7 +23,7 @@ fn stranger(path: &Path) -> Connection {
     connection
 }
 
-/// FAULTS F39.
+/// `docs/guarantees.md` F39.
 #[test]
 fn f39_sixty_four_clients_do_not_notice_a_stranger_who_holds_the_lock_for_five_seconds() {
     let world = World::new();
@@ -49,7 +49,7 @@ fn f39_sixty_four_clients_do_not_notice_a_stranger_who_holds_the_lock_for_five_s
     println!("F39: {acknowledged} acknowledged, none refused");
 }
 
-/// FAULTS F40.
+/// `docs/guarantees.md` F40.
 #[test]
 fn f40_the_log_shrinks_again_after_a_reader_that_was_held_open_under_load() {
     let world = World::new();
@@ -88,7 +88,7 @@ fn f40_the_log_shrinks_again_after_a_reader_that_was_held_open_under_load() {
     println!("F40: a reader for {held} s, a log of {longest} bytes, {} afterwards", log_bytes());
 }
 
-/// FAULTS F41.
+/// `docs/guarantees.md` F41.
 #[test]
 fn f41_a_second_server_is_refused_and_a_backup_is_whole() {
     let world = World::new();

@@ -16,7 +16,7 @@ fn mark(job: usize) -> String {
 
 const MARK: &str = "<<mark-";
 
-/// FAULTS F2.
+/// `docs/guarantees.md` F2.
 #[test]
 fn f2_every_201_leaves_after_the_sync_that_covers_its_job() {
     let world = World::new();

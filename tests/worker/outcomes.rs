@@ -154,7 +154,7 @@ async fn a_job_of_many_leases_runs_once() {
     worker.stop().await.unwrap();
 }
 
-/// FAULTS F16.
+/// `docs/guarantees.md` F16.
 #[test]
 fn handlers_that_block_every_thread_for_three_leases_lose_no_lease() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
@@ -183,7 +183,7 @@ fn handlers_that_block_every_thread_for_three_leases_lose_no_lease() {
     });
 }
 
-/// FAULTS F16: the claim was under way when the only thread was blocked.
+/// `docs/guarantees.md` F16: the claim was under way when the only thread was blocked.
 #[test]
 fn a_job_that_is_claimed_while_every_thread_is_blocked_keeps_its_lease() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();

@@ -100,7 +100,7 @@ async fn assert_done_by_the_successor(world: &World, id: JobId) {
     assert_ne!(attempts[0].worker, attempts[1].worker);
 }
 
-/// FAULTS F12, F13.
+/// `docs/guarantees.md` F12, F13.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_worker_stopped_for_three_leases_changes_nothing_and_logs_one_line() {
     if let Ok(url) = std::env::var(URL) {
@@ -127,7 +127,7 @@ async fn a_worker_stopped_for_three_leases_changes_nothing_and_logs_one_line() {
     assert_done_by_the_successor(&world, id).await;
 }
 
-/// FAULTS F10.
+/// `docs/guarantees.md` F10.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_job_of_a_killed_worker_is_run_again_with_the_cause_recorded() {
     if let Ok(url) = std::env::var(URL) {

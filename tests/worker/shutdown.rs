@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 
 use crate::world::{PATIENCE, Running, Task, World, brisk, eventually};
 
-/// FAULTS F19.
+/// `docs/guarantees.md` F19.
 #[tokio::test(flavor = "multi_thread")]
 async fn jobs_that_finish_in_time_are_recorded_and_the_rest_are_back_with_their_attempt() {
     let world = World::new().await;

@@ -1,4 +1,4 @@
-//! FAULTS F18: a handler that ignores everything. Its attempt ends, its slot is counted as stuck, the others go on.
+//! `docs/guarantees.md` F18: a handler that ignores everything. Its attempt ends, its slot is counted as stuck, the others go on.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, LazyLock};

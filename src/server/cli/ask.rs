@@ -1,6 +1,9 @@
-//! Arguments of commands, read and checked.
+//! Arguments of commands, read and checked; and questions to a person.
 
+use std::io::{IsTerminal, Write, stderr, stdin};
 use std::time::Duration;
+
+use jiff::Timestamp;
 
 use crate::server::settings::span;
 
@@ -8,6 +11,15 @@ use crate::server::settings::span;
 pub(super) fn duration(text: &str) -> Result<Duration, String> {
     let millis = text.strip_suffix("ms").and_then(|number| number.parse().ok()).map(Duration::from_millis);
     millis.or_else(|| span(text)).ok_or_else(|| "use a number and its unit, like 250ms, 90s, 5m, 2h or 1d".into())
+}
+
+/// A point in time with its zone.
+pub(super) fn instant(text: &str) -> Result<Timestamp, String> {
+    text.parse().map_err(|_| {
+        "use a date and time with its zone, like 2030-01-01T09:00:00Z or 2030-01-01T09:00:00+01:00; \
+         for a time from now use --delay, like --delay 1d"
+            .into()
+    })
 }
 
 /// A job's id. Checked here, so that it can stand in a path.
@@ -29,4 +41,16 @@ pub(super) fn token_id(text: &str) -> Result<String, String> {
 /// JSON text, kept as it is written.
 pub(super) fn json(text: &str) -> Result<String, String> {
     serde_json::from_str::<serde::de::IgnoredAny>(text).map(|_| text.to_owned()).map_err(|error| error.to_string())
+}
+
+/// Asks the person at the terminal; `None` if there is none.
+pub(super) fn confirm(question: &str) -> Option<bool> {
+    if !stdin().is_terminal() || !stderr().is_terminal() {
+        return None;
+    }
+    let _ = write!(stderr(), "{question} [y/N] ").and_then(|()| stderr().flush());
+    let mut answer = String::new();
+    // No answer is a no.
+    let _ = stdin().read_line(&mut answer);
+    Some(matches!(answer.trim(), "y" | "Y" | "yes"))
 }

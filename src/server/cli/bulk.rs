@@ -1,22 +1,24 @@
 //! Many jobs from JSON lines: read, batch, send, and tell what became of each line.
 //!
 //! No line is lost and none is doubled, whatever happens to the server in between: every line has an idempotency key
-//! made of the prefix, its number and its content. The same input with the same prefix again goes on where it ended.
+//! made of the prefix, its number and its content. The same input with the same prefix again goes on where it ended,
+//! and whoever is interrupted is told how.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, stdin};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use anyhow::Result;
 use serde_json::{Map, Value, json};
 
 use super::Client;
+use super::interrupt::on_interrupt;
 use super::lines::{Line, Lines};
 use super::progress::Progress;
-use super::sender::{Item, Sender, Tally};
-use super::words::tame;
+use super::sender::{Bad, Item, Sender, Tally};
 use crate::server::exit::{Exit, Failure};
-use crate::server::out::say;
+use crate::server::out::{say, say_json, visible, warn};
 
 /// 1,000 jobs, as many as the API takes in one batch.
 const BATCH_MAX_JOBS: usize = 1000;
@@ -26,6 +28,7 @@ const BATCH_MAX_BYTES: usize = 4 * 1024 * 1024;
 const PREFIX_MAX_CHARS: usize = 200;
 
 /// A bulk enqueue.
+#[derive(Clone)]
 pub(super) struct Bulk {
     pub(super) kind: Option<String>,
     pub(super) fields: Map<String, Value>,
@@ -45,79 +48,152 @@ pub(super) fn random_prefix() -> String {
     format!("bulk-{}", &uuid::Uuid::new_v4().simple().to_string()[..12])
 }
 
+/// How far it came.
+#[derive(Default)]
+struct Done {
+    tally: Tally,
+    lines: u64,
+    /// All lines up to this one are accepted or bad.
+    through: u64,
+}
+
+/// Lines that are sent, and answered for, together.
+#[derive(Default)]
+struct Batch {
+    items: Vec<Item>,
+    bytes: usize,
+    /// Those that were bad before they were sent.
+    bad: Vec<Bad>,
+    last: u64,
+}
+
+impl Batch {
+    fn has_room_for(&self, line: &Line) -> bool {
+        let bytes = line.job.as_ref().map_or(0, String::len);
+        self.items.len() + self.bad.len() < BATCH_MAX_JOBS && (self.bytes + bytes <= BATCH_MAX_BYTES || self.bytes == 0)
+    }
+
+    fn add(&mut self, line: Line) {
+        self.last = line.number;
+        match line.job {
+            Ok(job) => {
+                self.bytes += job.len();
+                self.items.push(Item { number: line.number, job });
+            }
+            Err(why) => self.bad.push((line.number, why)),
+        }
+    }
+}
+
 impl Bulk {
     /// `source` is a path, or `-` for stdin.
     pub(super) fn run(&self, client: &Client, source: &str) -> Result<Exit> {
         let (input, bytes) = open(source)?;
         let mut lines = Lines::new(input, self.kind.clone(), &self.fields, &self.prefix);
         let mut progress = Progress::new(bytes);
-        let mut sender = Sender { client, patience: self.patience, tally: Tally::default() };
-        let sent = self.send_all(&mut lines, &mut sender, &mut progress);
+        let done = Arc::new(Mutex::new(Done::default()));
+        self.tell_when_interrupted(&done)?;
+        let sender = Sender { client, patience: self.patience };
+        let sent = send_all(&mut lines, &sender, &mut progress, &done);
         progress.clear();
-        self.summarise(&sender.tally);
+        let done = locked(&done);
+        self.summarise(&done);
         match sent {
-            Ok(()) if sender.tally.bad.is_empty() => Ok(Exit::Ok),
+            Ok(()) if done.tally.bad.is_empty() => Ok(Exit::Ok),
             Ok(()) => Ok(Exit::Failed),
             Err(error) => {
-                eprintln!(
-                    "Not all lines were sent. The same lines with --key-prefix {} again go on where this ended; none \
-                     is enqueued twice.",
-                    self.prefix
-                );
+                self.tell_how_to_go_on(&done);
                 Err(error)
             }
         }
     }
 
-    fn send_all(
-        &self,
-        lines: &mut Lines<Box<dyn BufRead>>,
-        sender: &mut Sender,
-        progress: &mut Progress,
-    ) -> Result<()> {
-        let (mut batch, mut batch_bytes, mut done) = (Vec::new(), 0, 0);
-        loop {
-            let line = lines.next()?;
-            let job_bytes = line.as_ref().and_then(|line| line.job.as_ref().ok()).map_or(0, String::len);
-            let full = batch.len() == BATCH_MAX_JOBS || batch_bytes + job_bytes > BATCH_MAX_BYTES;
-            if (line.is_none() || full) && !batch.is_empty() {
-                done += batch.len() as u64;
-                let told = sender.tally.bad.len();
-                sender.send(std::mem::take(&mut batch), progress)?;
-                tell(&sender.tally.bad[told..], progress);
-                batch_bytes = 0;
-                progress.done(done, lines.bytes);
-            }
-            match line {
-                None => return Ok(()),
-                Some(Line { number, job: Ok(job) }) => {
-                    batch_bytes += job.len();
-                    batch.push(Item { number, job });
-                }
-                Some(Line { number, job: Err(why) }) => {
-                    sender.tally.bad.push((number, why));
-                    tell(&sender.tally.bad[sender.tally.bad.len() - 1..], progress);
-                }
-            }
-        }
+    fn tell_when_interrupted(&self, done: &Arc<Mutex<Done>>) -> Result<()> {
+        let (bulk, done) = (self.clone(), done.clone());
+        let farewell = move || {
+            let done = locked(&done);
+            Progress::new(None).clear();
+            bulk.summarise(&done);
+            bulk.tell_how_to_go_on(&done);
+        };
+        Ok(on_interrupt(farewell)?)
     }
 
-    fn summarise(&self, tally: &Tally) {
-        let Tally { created, known, bad } = tally;
+    fn tell_how_to_go_on(&self, done: &Done) {
+        warn(&format!("Not all lines were sent: only those up to line {} are answered for.", done.through));
+        warn("To go on, with the same input (no line is enqueued twice):");
+        warn(&format!("  {}", visible(&command_again(std::env::args(), &self.prefix))));
+    }
+
+    fn summarise(&self, done: &Done) {
+        let Done { tally: Tally { created, known, bad }, through, .. } = done;
         if self.json {
             let bad: Vec<_> = bad.iter().map(|(line, why)| json!({"line": line, "detail": why})).collect();
-            say(&json!({"created": created, "known": known, "bad": bad, "key_prefix": self.prefix}).to_string());
+            let prefix = &self.prefix;
+            say_json(
+                &json!({"created": created, "known": known, "bad": bad, "key_prefix": prefix, "through_line": through}),
+            );
         } else {
             say(&format!("enqueued {created}, known already {known}, bad lines {}", bad.len()));
         }
     }
 }
 
-fn tell(bad: &[(u64, String)], progress: &Progress) {
+fn send_all(
+    lines: &mut Lines<Box<dyn BufRead>>,
+    sender: &Sender,
+    progress: &mut Progress,
+    done: &Mutex<Done>,
+) -> Result<()> {
+    let mut batch = Batch::default();
+    loop {
+        let line = lines.next()?;
+        if !line.as_ref().is_some_and(|line| batch.has_room_for(line)) {
+            let Batch { items, bad, last, .. } = std::mem::take(&mut batch);
+            let mut tally = Tally { bad, ..Tally::default() };
+            let lines_sent = (items.len() + tally.bad.len()) as u64;
+            let sent = sender.send(items, &mut tally, progress);
+            tally.bad.sort_unstable();
+            tell(&tally.bad, progress);
+            // All at once: who is interrupted now is told one thing or the other.
+            let mut done = locked(done);
+            done.tally.created += tally.created;
+            done.tally.known += tally.known;
+            done.tally.bad.extend(tally.bad);
+            sent?;
+            done.lines += lines_sent;
+            done.through = done.through.max(last);
+            progress.done(done.lines, lines.bytes);
+        }
+        match line {
+            None => return Ok(()),
+            Some(line) => batch.add(line),
+        }
+    }
+}
+
+fn tell(bad: &[Bad], progress: &Progress) {
     for (number, why) in bad {
         progress.clear();
-        eprintln!("line {number}: {}", tame(why));
+        warn(&format!("line {number}: {}", visible(why)));
     }
+}
+
+fn locked(done: &Mutex<Done>) -> MutexGuard<'_, Done> {
+    done.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What was typed, with the prefix, for a shell.
+fn command_again(arguments: impl Iterator<Item = String>, prefix: &str) -> String {
+    let mut words: Vec<String> = std::iter::once("steadfast".to_owned()).chain(arguments.skip(1)).collect();
+    if !words.iter().any(|word| word == "--key-prefix" || word.starts_with("--key-prefix=")) {
+        words.extend(["--key-prefix".to_owned(), prefix.to_owned()]);
+    }
+    let plain = |word: &str| {
+        !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_./:=,@+".contains(&byte))
+    };
+    let quoted = |word: &String| if plain(word) { word.clone() } else { format!("'{}'", word.replace('\'', "'\\''")) };
+    words.iter().map(quoted).collect::<Vec<_>>().join(" ")
 }
 
 fn open(source: &str) -> Result<(Box<dyn BufRead>, Option<u64>)> {
@@ -129,4 +205,20 @@ fn open(source: &str) -> Result<(Box<dyn BufRead>, Option<u64>)> {
     let metadata = file.metadata().map_err(cannot)?;
     let bytes = metadata.is_file().then_some(metadata.len());
     Ok((Box::new(BufReader::new(file)), bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_to_go_on_is_the_one_that_was_typed_with_its_prefix() {
+        let again = |typed: &[&str]| command_again(typed.iter().map(|word| (*word).to_owned()), "bulk-1");
+        assert_eq!(
+            again(&["/bin/steadfast", "enqueue", "a", "--lines", "it's.jsonl"]),
+            r"steadfast enqueue a --lines 'it'\''s.jsonl' --key-prefix bulk-1"
+        );
+        let given = again(&["steadfast", "enqueue", "--lines", "-", "--key-prefix", "mine"]);
+        assert_eq!(given, "steadfast enqueue --lines - --key-prefix mine");
+    }
 }

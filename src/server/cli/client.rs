@@ -8,6 +8,7 @@ use serde_json::Value;
 use ureq::http::{Method, Request, Uri};
 
 use super::Target;
+use super::hints::in_commands;
 use crate::server::exit::{Exit, Failure};
 
 /// 64 MiB: the answer to a batch repeats its payloads.
@@ -21,7 +22,13 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(70);
 pub(super) struct Client {
     agent: ureq::Agent,
     base: String,
-    token: Option<String>,
+    token: Option<Token>,
+}
+
+/// A token and where it came from.
+struct Token {
+    text: String,
+    variable: &'static str,
 }
 
 /// An answer with a 2xx.
@@ -35,7 +42,7 @@ pub(super) struct Answer {
 /// Why there is no such answer.
 #[derive(Debug)]
 pub(super) enum Trouble {
-    /// Nobody answered; whether the request was carried out is not known.
+    /// Nobody answered; whether the request was carried out is not known. In words that name the way out.
     Unreachable(String),
     /// The server said no.
     Refused(Problem),
@@ -54,8 +61,12 @@ pub(super) struct Problem {
 impl Client {
     pub(super) fn new(target: &Target) -> Result<Self> {
         let usage = |message: String| Failure::new(Exit::Usage, message);
-        let base = target.url.trim_end_matches('/').to_owned();
+        let base = target.url().trim_end_matches('/').to_owned();
         let uri: Uri = base.parse().map_err(|_| usage(format!("--url {base:?} is not a URL")))?;
+        if uri.authority().is_some_and(|authority| authority.as_str().contains('@')) {
+            let way_out = "put a token into STEADFAST_TOKEN or STEADFAST_TOKEN_FILE";
+            return Err(usage(format!("--url with a user or password in it is not allowed; {way_out}")).into());
+        }
         let (Some("http" | "https"), Some(host)) = (uri.scheme_str(), uri.host()) else {
             return Err(usage(format!("--url {base:?} is not allowed; use http://HOST:PORT or https://HOST")).into());
         };
@@ -74,6 +85,23 @@ impl Client {
 
     pub(super) fn get(&self, path: &str) -> Result<Answer, Trouble> {
         self.send(Method::GET, path, None)
+    }
+
+    /// All pages of a list.
+    pub(super) fn get_list(&self, path: &str) -> Result<Vec<Value>, Trouble> {
+        let (mut items, mut cursor) = (Vec::new(), None);
+        loop {
+            let page = match &cursor {
+                Some(cursor) => self.get(&format!("{path}?cursor={cursor}"))?,
+                None => self.get(path)?,
+            };
+            items.extend(page.json.as_array().into_iter().flatten().cloned());
+            // A server that answers with the same page again has no more.
+            if page.next.is_none() || page.next == cursor {
+                return Ok(items);
+            }
+            cursor = page.next;
+        }
     }
 
     pub(super) fn post(&self, path: &str, body: Option<&Value>) -> Result<Answer, Trouble> {
@@ -96,12 +124,12 @@ impl Client {
     fn send(&self, method: Method, path: &str, body: Option<String>) -> Result<Answer, Trouble> {
         let mut request = Request::builder().method(method).uri(format!("{}{path}", self.base));
         if let Some(token) = &self.token {
-            request = request.header("authorization", format!("Bearer {token}"));
+            request = request.header("authorization", format!("Bearer {}", token.text));
         }
         if body.is_some() {
             request = request.header("content-type", "application/json");
         }
-        let unreachable = |error: ureq::Error| Trouble::Unreachable(format!("no answer from {}: {error}", self.base));
+        let unreachable = |error: ureq::Error| Trouble::Unreachable(no_answer(&self.base, &error));
         let unsendable = |error| Trouble::Unreachable(format!("the request cannot be sent: {error}"));
         let mut response = match body {
             Some(body) => self.agent.run(request.body(body).map_err(unsendable)?),
@@ -116,18 +144,48 @@ impl Client {
         if (200..300).contains(&status) {
             return Ok(Answer { status, json, next });
         }
-        Err(Trouble::Refused(Problem::new(status, &json, retry_after)))
+        let mut problem = Problem::new(status, &json, retry_after);
+        if status == 401 {
+            problem.detail = self.unknown_token();
+        }
+        Err(Trouble::Refused(problem))
+    }
+
+    /// No token and a wrong one are two mistakes.
+    fn unknown_token(&self) -> String {
+        match &self.token {
+            None => "the server needs a token and none was sent; set STEADFAST_TOKEN or STEADFAST_TOKEN_FILE".into(),
+            Some(token) => format!(
+                "the server does not accept the token of {}: it is mistyped, revoked, or of another server",
+                token.variable
+            ),
+        }
+    }
+}
+
+/// Why there is no answer, and what to do about it.
+fn no_answer(base: &str, error: &ureq::Error) -> String {
+    let said = error.to_string();
+    // What a server without TLS answers is no TLS, and the other way round.
+    let plain = said.contains("InvalidContentType") || said.contains("corrupt message");
+    match (base.strip_prefix("https://"), base.strip_prefix("http://"), error) {
+        (Some(rest), _, _) if plain => format!("the server at {base} does not speak TLS; use http://{rest}"),
+        (_, Some(rest), _) if matches!(error, ureq::Error::Protocol(_)) || said.contains("Peer disconnected") => {
+            format!("what is at {base} does not answer in HTTP ({said}); if it speaks TLS, use https://{rest}")
+        }
+        (_, _, ureq::Error::HostNotFound) => format!("no answer from {base}: there is no such host; check --url"),
+        _ => format!("no answer from {base}: {said}; is the server running? (--url or STEADFAST_URL says which)"),
     }
 }
 
 /// From `</jobs?limit=50&cursor=…>; rel="next"`.
 fn next_cursor(link: &str) -> Option<String> {
     let (_, rest) = link.split_once("cursor=")?;
-    let cursor: String = rest.chars().take_while(char::is_ascii_alphanumeric).collect();
-    (!cursor.is_empty()).then_some(cursor)
+    let cursor = rest.split(['&', '>', ';', '"', ' ']).next().unwrap_or_default();
+    (!cursor.is_empty()).then(|| cursor.to_owned())
 }
 
-fn token() -> Result<Option<String>> {
+fn token() -> Result<Option<Token>> {
     let variable = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
     let usage = |message: String| Failure::new(Exit::Usage, message);
     match (variable("STEADFAST_TOKEN"), variable("STEADFAST_TOKEN_FILE")) {
@@ -137,9 +195,9 @@ fn token() -> Result<Option<String>> {
         (None, Some(path)) => {
             let token = std::fs::read_to_string(&path)
                 .map_err(|error| usage(format!("STEADFAST_TOKEN_FILE {path:?} cannot be read: {error}")))?;
-            Ok(Some(token.trim().to_owned()))
+            Ok(Some(Token { text: token.trim().to_owned(), variable: "STEADFAST_TOKEN_FILE" }))
         }
-        (token, None) => Ok(token),
+        (token, None) => Ok(token.map(|text| Token { text, variable: "STEADFAST_TOKEN" })),
     }
 }
 
@@ -147,13 +205,14 @@ impl Problem {
     fn new(status: u16, json: &Value, retry_after: Option<String>) -> Self {
         let text = |field: &str| json.get(field).and_then(Value::as_str);
         let said = text("detail").filter(|detail| !detail.is_empty()).or_else(|| text("title"));
-        let mut detail = said.unwrap_or("the answer is not one of a Steadfast server; check --url").to_owned();
+        let said = said.unwrap_or("the answer is not one of a Steadfast server; check --url");
+        let mut detail = in_commands(said);
         if let Some(id) = text("request_id").filter(|_| status >= 500) {
             detail.push_str(&format!(" (request {id})"));
         }
         let errors = json.get("errors").and_then(Value::as_array).into_iter().flatten().filter_map(|item| {
             let index = usize::try_from(item.get("index")?.as_u64()?).ok()?;
-            Some((index, item.get("detail")?.as_str()?.to_owned()))
+            Some((index, in_commands(item.get("detail")?.as_str()?)))
         });
         let retry_after = retry_after.and_then(|seconds| seconds.parse().ok()).map(Duration::from_secs);
         Self { status, detail, errors: errors.collect(), retry_after }
@@ -163,18 +222,14 @@ impl Problem {
 impl From<Trouble> for anyhow::Error {
     fn from(trouble: Trouble) -> Self {
         match trouble {
-            Trouble::Unreachable(message) => {
-                let message = format!("{message}; is the server running? (--url or STEADFAST_URL says which)");
-                Failure::new(Exit::Unreachable, message).into()
-            }
+            Trouble::Unreachable(message) => Failure::new(Exit::Unreachable, message).into(),
             Trouble::Refused(problem) => {
-                let (exit, hint) = match problem.status {
-                    401 => (Exit::Denied, "; set STEADFAST_TOKEN or STEADFAST_TOKEN_FILE"),
-                    403 => (Exit::Denied, ""),
-                    404 => (Exit::NotFound, ""),
-                    _ => (Exit::Failed, ""),
+                let exit = match problem.status {
+                    401 | 403 => Exit::Denied,
+                    404 => Exit::NotFound,
+                    _ => Exit::Failed,
                 };
-                Failure::new(exit, format!("{}{hint}", problem.detail)).into()
+                Failure::new(exit, problem.detail).into()
             }
         }
     }

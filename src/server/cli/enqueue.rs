@@ -14,13 +14,13 @@ use super::follow::{Follow, Show};
 use super::words::text;
 use super::{Client, Target};
 use crate::server::exit::{Exit, Failure};
-use crate::server::out::say;
+use crate::server::out::{say, say_json, warn};
 
 /// Put one job in, or many from JSON lines
 #[derive(Debug, Args)]
 pub(in crate::server) struct Enqueue {
     #[command(flatten)]
-    target: Target,
+    pub(super) target: Target,
     /// The kind of the job. With --lines: each line is a payload; without it, each line is a whole job
     #[arg(value_parser = ask::name, required_unless_present = "lines")]
     kind: Option<String>,
@@ -44,7 +44,7 @@ pub(in crate::server) struct Enqueue {
     /// Idempotency key: the same key again answers with the job there is
     #[arg(long)]
     key: Option<String>,
-    /// Wait until the job is finished; exit 1 if it failed
+    /// Wait until the job is finished; exit 1 if it failed. Its id is printed first: with --json on stderr
     #[arg(long)]
     wait: bool,
 }
@@ -65,7 +65,7 @@ struct Options {
     #[arg(long, value_name = "TIME", value_parser = ask::duration, conflicts_with = "run_at")]
     delay: Option<Duration>,
     /// Start it no earlier than then, like 2030-01-01T00:00:00Z
-    #[arg(long, value_name = "INSTANT")]
+    #[arg(long, value_name = "INSTANT", value_parser = ask::instant)]
     run_at: Option<jiff::Timestamp>,
     /// How long one attempt may take, like 90s
     #[arg(long, value_name = "TIME", value_parser = ask::duration)]
@@ -111,15 +111,22 @@ impl Enqueue {
             body.insert(name, RawValue::from_string(value.to_string())?);
         }
         let answer = client.post_text("/jobs", serde_json::to_string(&body)?)?;
+        let id = text(&answer.json, "id");
+        let known = if answer.status == 200 { " (its idempotency key was known)" } else { "" };
+        let line = format!("{id} {}{known}", text(&answer.json, "status"));
         if self.wait {
-            let id = text(&answer.json, "id");
+            // Before anything can go wrong with the waiting: who has the id can look again.
+            if self.target.json {
+                warn(&line)
+            } else {
+                say(&line)
+            }
             return Follow { ids: vec![id], timeout: None, show: Show::Ends, json: self.target.json }.run(&client);
         }
         if self.target.json {
-            say(&answer.json.to_string());
+            say_json(&answer.json)
         } else {
-            let known = if answer.status == 200 { " (its idempotency key was known)" } else { "" };
-            say(&format!("{} {}{known}", text(&answer.json, "id"), text(&answer.json, "status")));
+            say(&line)
         }
         Ok(Exit::Ok)
     }

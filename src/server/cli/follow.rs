@@ -9,9 +9,10 @@ use serde_json::Value;
 
 use super::Client;
 use super::client::Trouble;
+use super::watch::AllJobs;
 use super::words::{attempts, colour, colours_wanted, finished, note, text};
 use crate::server::exit::{Exit, Failure};
-use crate::server::out::{reader_is_gone, say};
+use crate::server::out::{reader_is_gone, say, say_json};
 
 /// 50 ms at first: most jobs are done in a moment.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
@@ -19,8 +20,6 @@ const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 /// 60 s: a restart of the server is waited for.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// As many as one page shows.
-const NEWEST: usize = 200;
 
 /// What is printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,9 +45,14 @@ impl Follow {
         let started = Instant::now();
         let mut last_heard: Option<Instant> = None;
         let mut seen = BTreeMap::new();
+        let mut all_jobs = AllJobs::default();
         let mut pause = FIRST_PAUSE;
         loop {
-            match self.look(client, &seen) {
+            let looked = match &self.ids[..] {
+                [] => all_jobs.look(client, &mut seen),
+                ids => look(client, ids, &seen),
+            };
+            match looked {
                 Ok(jobs) => {
                     last_heard = Some(Instant::now());
                     if jobs.into_iter().filter(|job| self.tell(job, &mut seen)).count() > 0 {
@@ -72,16 +76,6 @@ impl Follow {
         }
     }
 
-    /// The jobs that are not known to be finished.
-    fn look(&self, client: &Client, seen: &BTreeMap<String, Seen>) -> Result<Vec<Value>, Trouble> {
-        if self.ids.is_empty() {
-            let page = client.get(&format!("/jobs?limit={NEWEST}"))?.json;
-            return Ok(page.as_array().into_iter().flatten().rev().cloned().collect());
-        }
-        let open = self.ids.iter().filter(|id| seen.get(*id).is_none_or(|seen| seen.finished.is_none()));
-        open.map(|id| Ok(client.get(&format!("/jobs/{id}"))?.json)).collect()
-    }
-
     /// Prints what is new about a job; answers whether anything was.
     fn tell(&self, job: &Value, seen: &mut BTreeMap<String, Seen>) -> bool {
         let now = Seen { line: line(job), finished: finished(job) };
@@ -90,7 +84,11 @@ impl Follow {
             return false;
         }
         if self.show == Show::Changes || now.finished.is_some() {
-            say(&if self.json { job.to_string() } else { format!("{id}  {}", painted(job, &now.line)) });
+            if self.json {
+                say_json(job);
+            } else {
+                say(&format!("{id}  {}", painted(job, &now.line)));
+            }
         }
         seen.insert(id, now);
         true
@@ -105,10 +103,18 @@ impl Follow {
     }
 }
 
+/// What was last seen of a job.
 #[derive(Debug, PartialEq, Eq)]
-struct Seen {
+pub(super) struct Seen {
     line: String,
-    finished: Option<bool>,
+    /// Whether it ended, and if so whether well.
+    pub(super) finished: Option<bool>,
+}
+
+/// The named jobs that are not known to be finished.
+fn look(client: &Client, ids: &[String], seen: &BTreeMap<String, Seen>) -> Result<Vec<Value>, Trouble> {
+    let open = ids.iter().filter(|id| seen.get(*id).is_none_or(|seen| seen.finished.is_none()));
+    open.map(|id| Ok(client.get(&format!("/jobs/{id}"))?.json)).collect()
 }
 
 fn line(job: &Value) -> String {

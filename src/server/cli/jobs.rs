@@ -10,10 +10,10 @@ use super::ask;
 use super::follow::{Follow, Show};
 use super::stats::STATUSES;
 use super::table::Table;
-use super::words::{age, attempts, note, text};
+use super::words::{age, attempts, moment, note, text, took};
 use super::{Client, Target};
 use crate::server::exit::Exit;
-use crate::server::out::say;
+use crate::server::out::{say, say_json, visible};
 
 /// 200 jobs on a page, as the API allows.
 const PAGE_MAX: usize = 200;
@@ -48,7 +48,7 @@ const FIELDS: [&str; 22] = [
 #[derive(Debug, Args)]
 pub(in crate::server) struct Jobs {
     #[command(flatten)]
-    target: Target,
+    pub(super) target: Target,
     #[command(subcommand)]
     command: Command,
 }
@@ -59,6 +59,7 @@ enum Command {
     List(Filter),
     /// Show one job with its attempts
     Show {
+        /// The job's id, as `enqueue` and `jobs list` print it
         #[arg(value_parser = ask::job_id)]
         id: String,
     },
@@ -70,7 +71,8 @@ enum Command {
     Delete(Ids),
     /// Wait until jobs are finished; exit 1 if one of them did not succeed
     Wait {
-        #[arg(required = true, value_parser = ask::job_id)]
+        /// Ids of jobs, as `enqueue` and `jobs list` print them
+        #[arg(value_name = "ID", required = true, value_parser = ask::job_id)]
         ids: Vec<String>,
         /// Give up after this time, like 90s, with exit 6
         #[arg(long, value_name = "TIME", value_parser = ask::duration)]
@@ -78,7 +80,8 @@ enum Command {
     },
     /// Print a line for every change of these jobs, or of all; ends when these are finished
     Watch {
-        #[arg(value_parser = ask::job_id)]
+        /// Ids of jobs; none: all jobs, until you stop it
+        #[arg(value_name = "ID", value_parser = ask::job_id)]
         ids: Vec<String>,
         /// Give up after this time, like 90s, with exit 6
         #[arg(long, value_name = "TIME", value_parser = ask::duration)]
@@ -104,7 +107,8 @@ struct Filter {
 
 #[derive(Debug, Args)]
 struct Ids {
-    #[arg(required = true, value_parser = ask::job_id)]
+    /// Ids of jobs, as `enqueue` and `jobs list` print them
+    #[arg(value_name = "ID", required = true, value_parser = ask::job_id)]
     ids: Vec<String>,
 }
 
@@ -118,11 +122,11 @@ impl Jobs {
             Command::Cancel(Ids { ids }) => each(&ids, |id| {
                 let answer = client.post(&format!("/jobs/{id}/cancel"), None)?;
                 let said = if answer.status == 202 { "is asked to stop" } else { "is cancelled" };
-                Ok(if json { answer.json.to_string() } else { format!("{id} {said}") })
+                Ok(if json { visible(&answer.json.to_string()) } else { format!("{id} {said}") })
             }),
             Command::Redrive(Ids { ids }) => each(&ids, |id| {
                 let job = client.post(&format!("/jobs/{id}/redrive"), None)?.json;
-                Ok(if json { job.to_string() } else { format!("{id} is queued again") })
+                Ok(if json { visible(&job.to_string()) } else { format!("{id} is queued again") })
             }),
             Command::Delete(Ids { ids }) => each(&ids, |id| {
                 client.delete(&format!("/jobs/{id}"))?;
@@ -145,7 +149,7 @@ fn each(ids: &[String], act: impl Fn(&str) -> Result<String>) -> Result<Exit> {
 fn list(client: &Client, filter: &Filter, as_json: bool) -> Result<Exit> {
     let jobs = pages(client, filter)?;
     if as_json {
-        say(&Value::from(jobs).to_string());
+        say_json(&Value::from(jobs));
         return Ok(Exit::Ok);
     }
     if jobs.is_empty() {
@@ -193,7 +197,7 @@ fn show(client: &Client, id: &str, as_json: bool) -> Result<Exit> {
         if let Some(fields) = job.as_object_mut() {
             fields.insert("history".into(), history);
         }
-        say(&job.to_string());
+        say_json(&job);
         return Ok(Exit::Ok);
     }
     let fields = job.as_object().cloned().unwrap_or_default();
@@ -201,16 +205,18 @@ fn show(client: &Client, id: &str, as_json: bool) -> Result<Exit> {
     let others = fields.keys().map(String::as_str).filter(|field| !FIELDS.contains(field));
     for field in FIELDS.into_iter().chain(others) {
         if fields.get(field).is_some_and(|value| !value.is_null()) {
-            say(&format!("{field:16}  {}", text(&job, field)));
+            say(&format!("{:16}  {}", visible(field), text(&job, field)));
         }
     }
     let attempts = history.as_array().map(Vec::as_slice).unwrap_or_default();
     if !attempts.is_empty() {
         say("");
-        let mut table = Table::new(&["ATTEMPT", "WORKER", "STARTED", "ENDED", "OUTCOME", "ERROR"], &[1, 5]);
+        let mut table = Table::new(&["TRY", "WORKER", "STARTED", "TOOK", "OUTCOME", "ERROR"], &[1, 5]).dropping(&[1]);
         for attempt in attempts {
-            let fields = ["attempt", "worker", "started_at", "ended_at", "outcome", "error"];
-            table.row(fields.map(|field| text(attempt, field)));
+            let took = took(attempt, "started_at", "ended_at");
+            let [number, worker, outcome, error] =
+                ["attempt", "worker", "outcome", "error"].map(|field| text(attempt, field));
+            table.row([number, worker, moment(attempt, "started_at"), took, outcome, error]);
         }
         table.print();
     }

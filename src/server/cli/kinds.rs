@@ -12,13 +12,13 @@ use super::table::Table;
 use super::words::text;
 use super::{Client, Target};
 use crate::server::exit::{Exit, Failure};
-use crate::server::out::say;
+use crate::server::out::{say, say_json};
 
 /// Look at kinds, declare and forget them
 #[derive(Debug, Args)]
 pub(in crate::server) struct Kinds {
     #[command(flatten)]
-    target: Target,
+    pub(super) target: Target,
     #[command(subcommand)]
     command: Option<Command>,
 }
@@ -27,10 +27,11 @@ pub(in crate::server) struct Kinds {
 enum Command {
     /// Show all kinds (the default)
     List,
-    /// Declare a kind, or change its declaration
+    /// Declare a kind, or change what is given of its declaration
     Put(Declaration),
     /// Take no more jobs of a kind; those there are go on
     Delete {
+        /// The name of the kind
         #[arg(value_parser = ask::name)]
         kind: String,
     },
@@ -38,6 +39,7 @@ enum Command {
 
 #[derive(Debug, Args)]
 struct Declaration {
+    /// The name of the kind
     #[arg(value_parser = ask::name)]
     kind: String,
     /// A file with the JSON Schema of its payloads
@@ -53,11 +55,14 @@ struct Declaration {
     #[arg(long)]
     max_attempts: Option<u64>,
     /// How long one attempt may take, like 90s
-    #[arg(long, value_parser = ask::duration)]
+    #[arg(long, value_name = "TIME", value_parser = ask::duration)]
     timeout: Option<Duration>,
     /// The retry policy, like '{"base_ms":1000,"cap_ms":60000,"factor":3}'
-    #[arg(long, value_parser = ask::json)]
+    #[arg(long, value_name = "JSON", value_parser = ask::json)]
     retry: Option<String>,
+    /// Forget what is not given, instead of leaving it as it is
+    #[arg(long)]
+    replace: bool,
 }
 
 impl Kinds {
@@ -80,11 +85,12 @@ impl Kinds {
 fn list(client: &Client, json: bool) -> Result<Exit> {
     let kinds = client.get("/kinds")?.json;
     if json {
-        say(&kinds.to_string());
+        say_json(&kinds);
         return Ok(Exit::Ok);
     }
     let mut table =
-        Table::new(&["KIND", "BUILT IN", "SCHEMA", "QUEUE", "PRIORITY", "MAX ATTEMPTS", "TIMEOUT MS"], &[0, 3]);
+        Table::new(&["KIND", "BUILT IN", "SCHEMA", "QUEUE", "PRIORITY", "MAX ATTEMPTS", "TIMEOUT MS"], &[0, 3])
+            .dropping(&[4, 1, 2]);
     for kind in kinds.as_array().into_iter().flatten() {
         let yes = |yes: bool| if yes { "yes" } else { "no" }.to_owned();
         let has_schema = kind.get("schema").is_some_and(|schema| !schema.is_null());
@@ -97,7 +103,9 @@ fn list(client: &Client, json: bool) -> Result<Exit> {
 }
 
 fn put(client: &Client, given: Declaration, as_json: bool) -> Result<Exit> {
-    let mut body = Map::new();
+    // The API replaces a declaration as a whole. Who changes the same kind between our look and our change loses
+    // theirs, as with two editors of one file; declarations are rarely changed, and by few.
+    let mut body = if given.replace { Map::new() } else { declared(client, &given.kind)? };
     if let Some(path) = &given.schema {
         let usage = |why: String| Failure::new(Exit::Usage, format!("--schema {}: {why}", path.display()));
         let schema = std::fs::read_to_string(path).map_err(|error| usage(error.to_string()))?;
@@ -118,6 +126,18 @@ fn put(client: &Client, given: Declaration, as_json: bool) -> Result<Exit> {
     let kind = given.kind;
     let answer = client.put(&format!("/kinds/{kind}"), &Value::Object(body))?;
     let verb = if answer.status == 201 { "declared" } else { "changed" };
-    say(&if as_json { answer.json.to_string() } else { format!("kind {kind} is {verb}") });
+    if as_json {
+        say_json(&answer.json)
+    } else {
+        say(&format!("kind {kind} is {verb}"))
+    }
     Ok(Exit::Ok)
+}
+
+/// What there is of a declaration, as it would be sent.
+fn declared(client: &Client, kind: &str) -> Result<Map<String, Value>> {
+    let known = client.get_list("/kinds")?.into_iter().find(|known| text(known, "kind") == kind);
+    let Some(Value::Object(mut declared)) = known else { return Ok(Map::new()) };
+    declared.retain(|field, value| !matches!(&**field, "kind" | "built_in") && !value.is_null());
+    Ok(declared)
 }

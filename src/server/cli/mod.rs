@@ -8,6 +8,8 @@ mod bulk;
 mod client;
 mod enqueue;
 mod follow;
+mod hints;
+mod interrupt;
 mod jobs;
 mod kinds;
 mod lines;
@@ -17,6 +19,7 @@ mod sender;
 mod stats;
 pub(super) mod table;
 mod tokens;
+mod watch;
 mod words;
 
 use anyhow::Result;
@@ -42,18 +45,46 @@ pub(super) enum Operate {
     Stats(stats::Stats),
 }
 
-/// Which server, and how to answer.
-#[derive(Debug, Args)]
-struct Target {
-    /// The server. A token for it comes from STEADFAST_TOKEN or STEADFAST_TOKEN_FILE
-    #[arg(long, env = "STEADFAST_URL", default_value = "http://127.0.0.1:8080", global = true)]
-    url: String,
+/// Where a server is unless said otherwise; also where `serve` listens then.
+pub(super) const USUAL_URL: &str = "http://127.0.0.1:8080";
+
+/// Which server, and how to answer. May stand before the command or anywhere after it.
+#[derive(Debug, Default, Args)]
+pub(super) struct Target {
+    /// The server to talk to; the token for it comes from STEADFAST_TOKEN or STEADFAST_TOKEN_FILE [STEADFAST_URL,
+    /// default http://127.0.0.1:8080]
+    #[arg(long, value_name = "URL", global = true)]
+    pub(super) url: Option<String>,
     /// Answer in JSON, as the API does
     #[arg(long, global = true)]
-    json: bool,
+    pub(super) json: bool,
 }
 
-pub(super) fn run(command: Operate) -> Result<Exit> {
+impl Target {
+    fn url(&self) -> String {
+        let variable = || std::env::var("STEADFAST_URL").ok().filter(|url| !url.is_empty());
+        self.url.clone().or_else(variable).unwrap_or_else(|| USUAL_URL.to_owned())
+    }
+}
+
+impl Operate {
+    fn target(&mut self) -> &mut Target {
+        match self {
+            Self::Enqueue(command) => &mut command.target,
+            Self::Jobs(command) => &mut command.target,
+            Self::Queues(command) => &mut command.target,
+            Self::Kinds(command) => &mut command.target,
+            Self::Tokens(command) => &mut command.target,
+            Self::Stats(command) => &mut command.target,
+        }
+    }
+}
+
+/// `before`: what was given before the command; what stands after it wins.
+pub(super) fn run(mut command: Operate, before: Target) -> Result<Exit> {
+    let target = command.target();
+    target.url = target.url.take().or(before.url);
+    target.json |= before.json;
     match command {
         Operate::Enqueue(command) => command.run(),
         Operate::Jobs(command) => command.run(),

@@ -3,6 +3,8 @@
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 
+use crate::server::out::warn;
+
 /// 10 times a second is as often as eyes can follow.
 const REDRAW: Duration = Duration::from_millis(100);
 const BAR_WIDTH: u64 = 30;
@@ -45,7 +47,7 @@ impl Progress {
     pub(super) fn waiting(&mut self) {
         match &self.drawing {
             Some(drawing) => draw(&drawing.text("  waiting for the server")),
-            None if !self.waiting => eprintln!("the server takes nothing at the moment; waiting for it"),
+            None if !self.waiting => warn("the server takes nothing at the moment; waiting for it"),
             None => {}
         }
         self.waiting = true;
@@ -75,8 +77,10 @@ impl Drawing {
     }
 }
 
-/// Replaces the current line of the terminal.
+/// Replaces the current line of the terminal. A text that is wrapped could not be replaced: it is cut.
 fn draw(text: &str) {
+    let width = terminal_size::terminal_size_of(std::io::stderr()).map_or(80, |(width, _)| usize::from(width.0));
+    let text: String = text.chars().take(width.saturating_sub(1)).collect();
     // A terminal that went away misses nothing that matters.
     let _ = write!(std::io::stderr(), "\r\x1b[2K{text}");
 }

@@ -9,14 +9,15 @@ use super::stats::{count_cells, waiting};
 use super::table::Table;
 use super::words::text;
 use super::{Client, Target};
-use crate::server::exit::Exit;
-use crate::server::out::say;
+use crate::server::exit::{Exit, Failure};
+use crate::server::out::{say, say_json};
+use crate::server::settings::closest;
 
 /// Look at queues, pause and resume them
 #[derive(Debug, Args)]
 pub(in crate::server) struct Queues {
     #[command(flatten)]
-    target: Target,
+    pub(super) target: Target,
     #[command(subcommand)]
     command: Option<Command>,
 }
@@ -27,11 +28,17 @@ enum Command {
     List,
     /// Start no more jobs of a queue; running ones go on
     Pause {
+        /// The name of the queue. One that has no jobs is perhaps a typo: on a terminal you are asked, elsewhere it is
+        /// refused
         #[arg(value_parser = ask::name)]
         queue: String,
+        /// Also pause a queue that has no jobs yet
+        #[arg(long)]
+        yes: bool,
     },
     /// End a pause
     Resume {
+        /// The name of the queue
         #[arg(value_parser = ask::name)]
         queue: String,
     },
@@ -42,26 +49,51 @@ impl Queues {
         let client = Client::new(&self.target)?;
         let (queue, verb, said) = match &self.command {
             None | Some(Command::List) => return list(&client, self.target.json),
-            Some(Command::Pause { queue }) => (queue, "pause", "is paused: running jobs go on, no more are started"),
+            Some(Command::Pause { queue, yes }) => {
+                if !yes {
+                    sure_about(&client, queue)?;
+                }
+                (queue, "pause", "is paused: running jobs go on, no more are started")
+            }
             Some(Command::Resume { queue }) => (queue, "resume", "is running"),
         };
         let answer = client.post(&format!("/queues/{queue}/{verb}"), None)?.json;
-        say(&if self.target.json { answer.to_string() } else { format!("queue {queue} {said}") });
+        if self.target.json {
+            say_json(&answer)
+        } else {
+            say(&format!("queue {queue} {said}"))
+        }
         Ok(Exit::Ok)
     }
 }
 
+/// A queue that nobody knows may be paused, and its name may be a typo; then the one that was meant goes on.
+fn sure_about(client: &Client, queue: &str) -> Result<()> {
+    let known: Vec<String> = client.get_list("/queues")?.iter().map(|known| text(known, "queue")).collect();
+    if known.iter().any(|known| known == queue) {
+        return Ok(());
+    }
+    let meant = closest(queue, known.iter().map(String::as_str)).map(|meant| format!(" (did you mean {meant}?)"));
+    let unknown = format!("there are no jobs in a queue {queue}{}", meant.unwrap_or_default());
+    match ask::confirm(&format!("{unknown}. Pause it all the same?")) {
+        Some(true) => Ok(()),
+        Some(false) => Err(Failure::new(Exit::Failed, "nothing was paused").into()),
+        None => Err(Failure::new(Exit::NotFound, format!("{unknown}; --yes pauses it all the same")).into()),
+    }
+}
+
 fn list(client: &Client, json: bool) -> Result<Exit> {
-    let queues = client.get("/queues")?.json;
+    let queues = client.get_list("/queues")?;
     if json {
-        say(&queues.to_string());
+        say_json(&Value::from(queues));
         return Ok(Exit::Ok);
     }
     let mut table = Table::new(
-        &["QUEUE", "STATE", "QUEUED", "RUNNING", "RETRYING", "SUCCEEDED", "FAILED", "CANCELLED", "OLDEST READY"],
+        &["QUEUE", "STATE", "QUEUED", "RUNNING", "RETRYING", "SUCCEEDED", "FAILED", "CANCELLED", "OLDEST"],
         &[0],
-    );
-    for queue in queues.as_array().into_iter().flatten() {
+    )
+    .dropping(&[7, 5, 8]);
+    for queue in &queues {
         let paused = queue.get("paused").and_then(Value::as_bool).unwrap_or(false);
         let mut cells = vec![text(queue, "queue"), if paused { "paused" } else { "open" }.to_owned()];
         cells.extend(count_cells(queue.get("counts")));

@@ -22,25 +22,27 @@ pub(super) struct Item {
     pub(super) job: String,
 }
 
-/// What became of the lines so far.
+/// What became of lines.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     pub(super) created: u64,
     /// Their keys were known: they had been accepted before.
     pub(super) known: u64,
-    pub(super) bad: Vec<(u64, String)>,
+    pub(super) bad: Vec<Bad>,
 }
+
+/// A line that is not accepted, and why.
+pub(super) type Bad = (u64, String);
 
 pub(super) struct Sender<'a> {
     pub(super) client: &'a Client,
     /// How long to wait for a server that takes nothing.
     pub(super) patience: Duration,
-    pub(super) tally: Tally,
 }
 
 impl Sender<'_> {
-    /// Returns when every line of the batch was accepted or found to be bad.
-    pub(super) fn send(&mut self, items: Vec<Item>, progress: &mut Progress) -> Result<()> {
+    /// Returns when every line of the batch was accepted or found to be bad; `tally` is told which, as far as it came.
+    pub(super) fn send(&self, items: Vec<Item>, tally: &mut Tally, progress: &mut Progress) -> Result<()> {
         // Halves of a batch that was refused as a whole.
         let mut batches = vec![items];
         while let Some(mut batch) = batches.pop() {
@@ -48,7 +50,7 @@ impl Sender<'_> {
                 continue;
             }
             match self.send_patiently(&batch, progress)? {
-                Ok(answer) => self.count(&answer),
+                Ok(answer) => tally.count(&answer),
                 Err(problem) if !problem.errors.is_empty() => {
                     let mut index = 0;
                     let mut errors = problem.errors.into_iter().peekable();
@@ -56,12 +58,12 @@ impl Sender<'_> {
                         let bad = errors.next_if(|(at, _)| *at == index);
                         index += 1;
                         let fine = bad.is_none();
-                        self.tally.bad.extend(bad.map(|(_, why)| (item.number, why)));
+                        tally.bad.extend(bad.map(|(_, why)| (item.number, why)));
                         fine
                     });
                     batches.push(batch);
                 }
-                Err(problem) if batch.len() == 1 => self.tally.bad.push((batch[0].number, problem.detail)),
+                Err(problem) if batch.len() == 1 => tally.bad.push((batch[0].number, problem.detail)),
                 Err(_) => {
                     let second = batch.split_off(batch.len() / 2);
                     batches.extend([second, batch]);
@@ -95,12 +97,14 @@ impl Sender<'_> {
             pause = (pause * 2).min(LONGEST_PAUSE);
         }
     }
+}
 
+impl Tally {
     fn count(&mut self, answer: &Value) {
         for result in answer.get("results").and_then(Value::as_array).into_iter().flatten() {
             match result.get("created").and_then(Value::as_bool) {
-                Some(false) => self.tally.known += 1,
-                _ => self.tally.created += 1,
+                Some(false) => self.known += 1,
+                _ => self.created += 1,
             }
         }
     }

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::table::Table;
 use super::{Client, Target};
 use crate::server::exit::Exit;
-use crate::server::out::say;
+use crate::server::out::{say, say_json, visible};
 
 /// In the order of a job's life.
 pub(super) const STATUSES: [&str; 6] = ["queued", "running", "retrying", "succeeded", "failed_permanent", "cancelled"];
@@ -16,20 +16,19 @@ pub(super) const STATUSES: [&str; 6] = ["queued", "running", "retrying", "succee
 #[derive(Debug, Args)]
 pub(in crate::server) struct Stats {
     #[command(flatten)]
-    target: Target,
+    pub(super) target: Target,
 }
 
 impl Stats {
     pub(super) fn run(self) -> Result<Exit> {
         let stats = Client::new(&self.target)?.get("/stats")?.json;
         if self.target.json {
-            say(&stats.to_string());
+            say_json(&stats);
             return Ok(Exit::Ok);
         }
-        let mut table = Table::new(
-            &["QUEUE", "QUEUED", "RUNNING", "RETRYING", "SUCCEEDED", "FAILED", "CANCELLED", "OLDEST READY"],
-            &[0],
-        );
+        let mut table =
+            Table::new(&["QUEUE", "QUEUED", "RUNNING", "RETRYING", "SUCCEEDED", "FAILED", "CANCELLED", "OLDEST"], &[0])
+                .dropping(&[6, 4, 7]);
         for (name, queue) in stats.get("queues").and_then(Value::as_object).into_iter().flatten() {
             table.row(row(name, queue.get("counts"), waiting(queue)));
         }
@@ -44,7 +43,7 @@ impl Stats {
 }
 
 fn row(name: &str, counts: Option<&Value>, waiting: String) -> Vec<String> {
-    let mut cells = vec![name.to_owned()];
+    let mut cells = vec![visible(name)];
     cells.extend(count_cells(counts));
     cells.push(waiting);
     cells

@@ -9,13 +9,13 @@ use super::table::Table;
 use super::words::{age, text};
 use super::{Client, Target};
 use crate::server::exit::Exit;
-use crate::server::out::say;
+use crate::server::out::{say, say_json, visible, warn};
 
 /// Make, list and revoke API tokens
 #[derive(Debug, Args)]
 pub(in crate::server) struct Tokens {
     #[command(flatten)]
-    target: Target,
+    pub(super) target: Target,
     #[command(subcommand)]
     command: Command,
 }
@@ -47,10 +47,12 @@ impl Tokens {
         match self.command {
             Command::Create { name, scope } => {
                 let made = client.post("/tokens", Some(&json!({"name": name, "scopes": scope})))?.json;
-                if !as_json {
-                    eprintln!("This is the only time the token is shown:");
+                if as_json {
+                    say_json(&made);
+                } else {
+                    warn("This is the only time the token is shown:");
+                    say(&text(&made, "token"));
                 }
-                say(&if as_json { made.to_string() } else { text(&made, "token") });
             }
             Command::List => list(&client.get("/tokens")?.json, as_json),
             Command::Revoke { id } => {
@@ -66,13 +68,13 @@ impl Tokens {
 
 fn list(tokens: &Value, as_json: bool) {
     if as_json {
-        say(&tokens.to_string());
+        say_json(tokens);
         return;
     }
-    let mut table = Table::new(&["ID", "NAME", "SCOPES", "AGE"], &[1]);
+    let mut table = Table::new(&["ID", "NAME", "SCOPES", "AGE"], &[1, 2]);
     for token in tokens.as_array().into_iter().flatten() {
         let scopes = token.get("scopes").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
-        let scopes = scopes.collect::<Vec<_>>().join(", ");
+        let scopes = visible(&scopes.collect::<Vec<_>>().join(", "));
         table.row([text(token, "id"), text(token, "name"), scopes, age(token, "created_at")]);
     }
     table.print();

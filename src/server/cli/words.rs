@@ -1,22 +1,19 @@
-//! How values read to a person: times as ages, statuses in colour, and no control characters from other people's text.
+//! Formatting for terminal output: times as ages, statuses in colour, other people's text made harmless.
 
 use std::io::IsTerminal;
 
 use jiff::Timestamp;
 use serde_json::Value;
 
+use crate::server::out::visible;
+
 /// A text field of a job, or a dash.
 pub(super) fn text(json: &Value, field: &str) -> String {
     match json.get(field) {
-        Some(Value::String(text)) => tame(text),
+        Some(Value::String(text)) => visible(text),
         None | Some(Value::Null) => "–".into(),
-        Some(other) => tame(&other.to_string()),
+        Some(other) => visible(&other.to_string()),
     }
-}
-
-/// Error messages and payloads are other people's: an escape sequence in them must not reach the terminal.
-pub(super) fn tame(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }
 
 /// `12s`, `3m`, `2h`, `5d`: how long ago, or `in …` if it is still to come.
@@ -37,6 +34,24 @@ fn rough(seconds: i64) -> String {
     }
 }
 
+/// `1.2s`, `3m`: how long from one time to another.
+pub(super) fn took(json: &Value, from: &str, to: &str) -> String {
+    let at = |field: &str| json.get(field)?.as_str()?.parse::<Timestamp>().ok();
+    let Some((from, to)) = at(from).zip(at(to)) else { return "–".into() };
+    let ms = to.as_millisecond() - from.as_millisecond();
+    match ms {
+        ..1_000 => format!("{ms}ms"),
+        1_000..120_000 => format!("{}.{}s", ms / 1_000, ms % 1_000 / 100),
+        _ => rough(ms / 1_000),
+    }
+}
+
+/// A time to the second.
+pub(super) fn moment(json: &Value, field: &str) -> String {
+    let at = json.get(field).and_then(Value::as_str).and_then(|text| text.parse::<Timestamp>().ok());
+    at.and_then(|at| Timestamp::from_second(at.as_second()).ok()).map_or_else(|| text(json, field), |at| at.to_string())
+}
+
 /// `1/3`.
 pub(super) fn attempts(job: &Value) -> String {
     format!("{}/{}", text(job, "attempts"), text(job, "max_attempts"))
@@ -48,10 +63,10 @@ pub(super) fn note(job: &Value) -> String {
     let message = job.pointer("/progress/message").and_then(Value::as_str);
     let running = job.get("status").and_then(Value::as_str) == Some("running");
     match (running, percent, message) {
-        (true, Some(percent), Some(message)) => format!("{percent}% {}", tame(message)),
+        (true, Some(percent), Some(message)) => format!("{percent}% {}", visible(message)),
         (true, Some(percent), None) => format!("{percent}%"),
-        (true, None, Some(message)) => tame(message),
-        _ => job.get("last_error").and_then(Value::as_str).map(tame).unwrap_or_default(),
+        (true, None, Some(message)) => visible(message),
+        _ => job.get("last_error").and_then(Value::as_str).map(visible).unwrap_or_default(),
     }
 }
 

@@ -2,8 +2,10 @@
 
 use std::fmt::Display;
 #[cfg(all(feature = "api", feature = "worker"))]
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
+#[cfg(all(feature = "api", feature = "worker"))]
+use crate::server::cli::USUAL_URL;
 use crate::server::settings::without_password;
 #[cfg(all(feature = "api", feature = "worker"))]
 use crate::server::settings::{Executor, Settings};
@@ -27,12 +29,6 @@ pub(super) struct Facts<'a> {
 
 #[cfg(all(feature = "api", feature = "worker"))]
 pub(super) fn banner(facts: &Facts) -> String {
-    let url = format!("http://{}", facts.address);
-    let (access, header) = if facts.open {
-        ("open to every program on this machine", "")
-    } else {
-        ("needs a token", " -H \"authorization: Bearer $TOKEN\"")
-    };
     let settings = facts.settings;
     let (workers, caution) = match settings.executor {
         Executor::Simulated => {
@@ -45,24 +41,52 @@ pub(super) fn banner(facts: &Facts) -> String {
         }
         Executor::None => ("none in this process: lease jobs over HTTP".into(), ""),
     };
+    let url = reachable(facts.address);
+    // The token itself is not ours to print; its variable is the one that the command line reads.
+    let bearer = "-H \"authorization: Bearer $STEADFAST_TOKEN\"";
+    let (access, docs, header) = if facts.open {
+        ("open to every program on this machine", format!("{url}/docs"), String::new())
+    } else {
+        // A browser cannot send a token, so /docs does not open in one.
+        let document = format!("docs/api.md; curl -s {bearer} {url}/api-docs/openapi.json");
+        ("needs a token", document, format!(" {bearer}"))
+    };
     format!(
         r#"steadfast {version} is ready
 
-  API       {url}  ({access})
-  Docs      {url}/docs
+  API       http://{address}  ({access})
+  Docs      {docs}
   Store     {store}
   Workers   {workers}
   Kinds     {kinds}{caution}
 
 Enqueue a first job:
-
+{token}
   curl -s {url}/jobs{header} -H 'content-type: application/json' \
     -d '{{"kind":"send_email","payload":{{"to":"you@example.org","subject":"Hello","body":"It works."}}}}'
 
-Watch it with `steadfast jobs list`. Stop with Ctrl-C: running jobs are finished first.
+Watch it with `steadfast jobs list{target}`. Stop with Ctrl-C: running jobs are finished first.
 "#,
         version = env!("CARGO_PKG_VERSION"),
+        address = facts.address,
         store = without_password(&settings.database_url),
         kinds = facts.kinds.join(", "),
+        token = if facts.open {
+            ""
+        } else {
+            "\n  export STEADFAST_TOKEN=…   # or STEADFAST_TOKEN_FILE; the commands read it, too"
+        },
+        target = if url == USUAL_URL { String::new() } else { format!(" --url {url}") },
     )
+}
+
+/// Where programs on this machine find it: "any address" is none to connect to.
+#[cfg(all(feature = "api", feature = "worker"))]
+fn reachable(mut address: SocketAddr) -> String {
+    match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => address.set_ip(Ipv4Addr::LOCALHOST.into()),
+        IpAddr::V6(ip) if ip.is_unspecified() => address.set_ip(Ipv6Addr::LOCALHOST.into()),
+        _ => {}
+    }
+    format!("http://{address}")
 }

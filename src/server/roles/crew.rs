@@ -41,6 +41,8 @@ impl Crew {
     pub(super) fn workers(settings: &Settings, queue: &Queue) -> Self {
         let id = WorkerId::random(&host_name());
         let worker = Worker::new(queue.clone()).id(id).settings(worker_settings(settings));
+        #[cfg(feature = "api")]
+        crate::api::metrics::expect_kinds(crate::kinds::definitions().iter().flatten().map(|kind| &kind.kind));
         Self::Workers(Box::new(crate::kinds::simulated::register(worker)))
     }
 

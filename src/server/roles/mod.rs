@@ -1,5 +1,5 @@
 //! What a process can be: [`serve`], [`api`], [`worker`], [`migrate`]. A role opens the queue, starts what it is made
-//! of, says where it can be found, and takes everything down in the order that loses nothing (SPEC §4).
+//! of, says where it can be found, and takes everything down in the order that loses nothing.
 //!
 //! Roles decide nothing about jobs; they only put the rooms together.
 

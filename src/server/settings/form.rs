@@ -3,7 +3,9 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use super::database_url::without_password;
 use crate::job::QueueName;
+use crate::server::out::visible;
 
 /// 16 characters: short enough for a person in a hurry, too long to be guessed over a network that slows guessing.
 const TOKEN_MIN_CHARS: usize = 16;
@@ -107,7 +109,7 @@ impl Form {
         match self {
             Self::Token => "(secret)".into(),
             Self::DatabaseUrl => without_password(text),
-            _ => text.to_owned(),
+            _ => visible(text),
         }
     }
 }
@@ -134,36 +136,6 @@ pub(in crate::server) fn span(text: &str) -> Option<Duration> {
     (span <= SPAN_MAX).then_some(span)
 }
 
-/// Whether a URL holds a password: between `user:` and the last `@` before the path, or as a parameter.
-pub(in crate::server) fn holds_password(url: &str) -> bool {
-    without_password(url) != url
-}
-
-/// The URL with `…` in place of its password.
-pub(in crate::server) fn without_password(url: &str) -> String {
-    let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
-    // A file may be called anything.
-    if scheme == "sqlite" {
-        return url.to_owned();
-    }
-    // A password may hold `/`, `?` and `@` although it should not: the last `@` of all is the one that counts. One in a
-    // parameter then hides more than it must, which is the better mistake.
-    let (login, rest) = match rest.rsplit_once('@') {
-        Some((login, rest)) => match login.split_once(':') {
-            Some((user, _)) => (format!("{user}:…@"), rest),
-            None => (format!("{login}@"), rest),
-        },
-        None => (String::new(), rest),
-    };
-    let (address, query) = rest.split_once('?').map_or((rest, None), |(address, query)| (address, Some(query)));
-    let hidden = |pair: &str| match pair.split_once('=') {
-        Some((name, _)) if name.eq_ignore_ascii_case("password") => format!("{name}=…"),
-        _ => pair.to_owned(),
-    };
-    let query = query.map(|query| format!("?{}", query.split('&').map(hidden).collect::<Vec<_>>().join("&")));
-    format!("{scheme}://{login}{address}{}", query.unwrap_or_default())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -176,23 +148,6 @@ mod tests {
         assert_eq!(span("90s"), Some(Duration::from_secs(90)));
         for bad in ["", "7", "d", "7 d", "-7d", "+7d", "1.5h", "7w", "99999999999999999999s", "40000d"] {
             assert_eq!(span(bad), None, "{bad}");
-        }
-    }
-
-    #[test]
-    fn passwords_are_not_shown() {
-        for (url, shown) in [
-            ("postgres://me:hunter2@host/db", "postgres://me:…@host/db"),
-            ("postgres://me:p@ss/word@host/db", "postgres://me:…@host/db"),
-            (
-                "postgres://me@host/db?password=hunter2&sslmode=require",
-                "postgres://me@host/db?password=…&sslmode=require",
-            ),
-            ("postgres://me:p?ss@host/db?sslmode=require", "postgres://me:…@host/db?sslmode=require"),
-            ("postgres://me@host/db", "postgres://me@host/db"),
-            ("sqlite://a:b@c.db", "sqlite://a:b@c.db"),
-        ] {
-            assert_eq!(without_password(url), shown);
         }
     }
 

@@ -3,6 +3,7 @@
 //! [`table`] names every setting once; [`form`] says which values are allowed; [`resolve`] decides which value is in
 //! force; [`in_force`] turns the values into what the roles take; [`show`] prints them. Nothing here starts anything.
 
+mod database_url;
 mod file;
 mod form;
 mod in_force;
@@ -10,9 +11,10 @@ mod resolve;
 mod show;
 mod table;
 
-pub(super) use form::{span, without_password};
+pub(super) use database_url::without_password;
+pub(super) use form::span;
 pub(super) use in_force::{Executor, LogFormat, Settings};
 pub(super) use resolve::SettingsError;
-pub(super) use resolve::{Offered, Resolved};
+pub(super) use resolve::{Offered, Resolved, closest};
 pub(super) use show::{markdown, show};
 pub(super) use table::{SETTINGS, Setting};

@@ -6,8 +6,9 @@ use std::ffi::OsString;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use super::database_url::holds_password;
 use super::file::{self, FileContents};
-use super::form::{Form, holds_password};
+use super::form::Form;
 use super::table::{SETTINGS, Setting};
 
 /// The file that is read if it is there.

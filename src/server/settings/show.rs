@@ -5,26 +5,20 @@ use std::fmt::Write;
 use super::form::Form;
 use super::resolve::Resolved;
 use super::table::{SETTINGS, Setting};
+use crate::server::cli::table::Table;
+use crate::server::out::visible;
 
-/// The values in force, for people. Secrets are not in it.
+/// The values in force, for people, as wide as their terminal. Secrets are not in it.
 pub(in crate::server) fn show(resolved: &Resolved) -> String {
-    let rows: Vec<[String; 3]> = SETTINGS
-        .iter()
-        .map(|setting| {
-            let value = resolved.get(setting.key);
-            let text = value.text.as_deref().map_or_else(|| unset(setting), |text| setting.form.shown(text));
-            [setting.key.to_owned(), text, value.source.to_string()]
-        })
-        .collect();
-    let mut text = String::new();
-    let header = ["setting", "value", "from"].map(str::to_owned);
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
-    let (key_width, value_width) = (width(0), width(1));
-    for [key, value, source] in std::iter::once(&header).chain(&rows) {
-        // Writing into a string cannot fail.
-        let _ = writeln!(text, "{key:key_width$}  {value:value_width$}  {source}");
+    let mut table = Table::new(&["setting", "value", "from"], &[1]);
+    for setting in SETTINGS {
+        let value = resolved.get(setting.key);
+        let text = value.text.as_deref().map_or_else(|| unset(setting), |text| setting.form.shown(text));
+        table.row([setting.key.to_owned(), text, visible(&value.source.to_string())]);
     }
+    let mut text = table.text();
     for kind in &resolved.kinds {
+        // Writing into a string cannot fail.
         let _ = writeln!(text, "kind {} is declared in the file", kind.kind);
     }
     text
