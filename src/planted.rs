@@ -77,6 +77,10 @@ pub(crate) enum Bug {
     ConflictsNotRetried,
     /// Every claim looks from the beginning.
     MarksIgnored,
+    /// Payloads are checked where the request is, however large they are.
+    PayloadsCheckedOnRuntime,
+    /// A check goes on until it is done.
+    CheckBudgetIgnored,
 }
 
 /// Whether this bug is alive in this process.

@@ -99,6 +99,7 @@ async fn prepare_all(api: &Shared, requests: Vec<JobRequest>) -> Result<Vec<NewJ
         match api.queue.prepare(request).await {
             Ok(job) => jobs.push(job),
             Err(EnqueueError::Store(error)) => return Err(error.into()),
+            Err(EnqueueError::Busy) => return Err(BatchError::Busy.into()),
             Err(error) => refused.push((index, error)),
         }
     }

@@ -221,7 +221,10 @@ impl From<EnqueueError> for Problem {
             EnqueueError::Refused(refusal) => return refusal.into(),
             EnqueueError::Kind(error) => return (*error).into(),
             EnqueueError::UnknownKind { .. } => Code::UnknownKind,
-            EnqueueError::Payload { .. } | EnqueueError::Encode(_) => Code::InvalidPayload,
+            EnqueueError::Payload { .. } | EnqueueError::PayloadTooExpensive { .. } | EnqueueError::Encode(_) => {
+                Code::InvalidPayload
+            }
+            EnqueueError::Busy => Code::Overloaded,
         };
         Self::new(code, error.to_string())
     }
@@ -231,6 +234,7 @@ impl From<BatchError> for Problem {
     fn from(error: BatchError) -> Self {
         match error {
             BatchError::Store(error) => error.into(),
+            BatchError::Busy => Self::new(Code::Overloaded, error.to_string()),
             BatchError::Size { .. } => Self::new(Code::InvalidBatch, error.to_string()),
             BatchError::Refused(items) => Self::batch(
                 items.into_iter().map(|(index, error)| wire::ItemError { index, detail: error.to_string() }).collect(),
@@ -244,9 +248,11 @@ impl From<KindError> for Problem {
         match error {
             KindError::Store(error) => error.into(),
             KindError::BuiltIn { .. } => Self::new(Code::BuiltInKind, error.to_string()),
-            KindError::Name(_) | KindError::Schema { .. } | KindError::Default { .. } => {
-                Self::invalid(error.to_string())
-            }
+            KindError::Busy => Self::new(Code::Overloaded, error.to_string()),
+            KindError::Name(_)
+            | KindError::Schema { .. }
+            | KindError::SchemaTooExpensive { .. }
+            | KindError::Default { .. } => Self::invalid(error.to_string()),
         }
     }
 }

@@ -28,6 +28,18 @@ pub enum EnqueueError {
         /// What is wrong, and where.
         errors: Vec<String>,
     },
+    /// Checking the payload against the kind's schema takes more than is allowed for its size.
+    #[error(
+        "payload takes too long to check against the schema of kind {kind:?}; send a smaller or less nested one, or \
+         declare the kind with fewer alternatives (oneOf, anyOf) and simpler patterns"
+    )]
+    PayloadTooExpensive {
+        /// The kind.
+        kind: Kind,
+    },
+    /// Too many payloads are being checked. Nothing was stored; the same call may succeed a moment later.
+    #[error("too many payloads are being checked; try again shortly")]
+    Busy,
     /// The typed job cannot be written as JSON.
     #[error(transparent)]
     Encode(#[from] NotJson),
@@ -49,6 +61,7 @@ impl From<KindError> for EnqueueError {
     fn from(error: KindError) -> Self {
         match error {
             KindError::Store(error) => Self::Store(error),
+            KindError::Busy => Self::Busy,
             other => Self::Kind(Box::new(other)),
         }
     }
@@ -74,6 +87,9 @@ pub enum BatchError {
     /// These items are at fault.
     #[error("{} of the jobs were refused, the first at index {}: {}", .0.len(), .0[0].0, .0[0].1)]
     Refused(Vec<(usize, EnqueueError)>),
+    /// Too many payloads are being checked; the same call may succeed a moment later.
+    #[error("too many payloads are being checked; try again shortly")]
+    Busy,
     /// The store could not take it.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -93,6 +109,14 @@ pub enum KindError {
         /// What is wrong with it.
         reason: String,
     },
+    /// The schema is one, but checking payloads against it has no bound that is worth the name.
+    #[error("schema of kind {kind:?} is too expensive to check: {reason}")]
+    SchemaTooExpensive {
+        /// The kind.
+        kind: Kind,
+        /// What is too much, and what to change.
+        reason: String,
+    },
     /// One of the defaults is not acceptable.
     #[error("default {reason}")]
     Default {
@@ -105,6 +129,9 @@ pub enum KindError {
         /// The kind.
         kind: Kind,
     },
+    /// Too many schemas and payloads are being checked; the same call may succeed a moment later.
+    #[error("too many schemas and payloads are being checked; try again shortly")]
+    Busy,
     /// The store could not take it.
     #[error(transparent)]
     Store(#[from] StoreError),

@@ -3,10 +3,15 @@
 //! It checks what comes in at the door (names, limits, the kind's schema) and hands it to a [`Store`]. It runs nothing:
 //! that is the worker's part. It keeps no jobs either; what it remembers (declared kinds) only saves a look-up.
 
+mod check_pool;
 mod enqueue;
 mod error;
+mod metered_json;
 mod open;
+mod payload_check;
 mod registry;
+mod schema_budget;
+mod similar_names;
 
 use std::sync::Arc;
 
@@ -83,6 +88,7 @@ impl Queue {
             match self.prepare(request).await {
                 Ok(job) => jobs.push(job),
                 Err(EnqueueError::Store(error)) => return Err(error.into()),
+                Err(EnqueueError::Busy) => return Err(BatchError::Busy),
                 Err(error) => refused.push((index, error)),
             }
         }
@@ -96,7 +102,7 @@ impl Queue {
     pub async fn prepare(&self, request: JobRequest) -> Result<NewJob, EnqueueError> {
         let kind = self.0.kinds.find(&*self.0.store, &request.kind).await?;
         let job = NewJob::new(request, kind.defaults(), &self.0.limits, jiff::Timestamp::now())?;
-        kind.check_payload(job.payload())?;
+        kind.check_payload(job.payload()).await?;
         Ok(job)
     }
 
