@@ -23,6 +23,7 @@ pub(super) const STACK_ALLOWED_BYTES: usize = STACK_BYTES / 2;
 #[derive(Debug, Clone)]
 pub(super) struct CheckPool {
     places: Arc<Semaphore>,
+    wait_max: Duration,
 }
 
 /// Nothing came of it.
@@ -37,17 +38,21 @@ pub(super) enum NotDone {
 impl Default for CheckPool {
     fn default() -> Self {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
-        Self { places: Arc::new(Semaphore::new((processors / 2).clamp(1, AT_ONCE_MAX))) }
+        Self::new((processors / 2).clamp(1, AT_ONCE_MAX), WAIT_MAX)
     }
 }
 
 impl CheckPool {
+    fn new(at_once: usize, wait_max: Duration) -> Self {
+        Self { places: Arc::new(Semaphore::new(at_once)), wait_max }
+    }
+
     /// The work goes on to its end if the caller leaves, and keeps its place until then.
     pub(super) async fn run<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Result<T, NotDone> {
         if planted(Bug::PayloadsCheckedOnRuntime) {
             return Ok(work());
         }
-        let place = tokio::time::timeout(WAIT_MAX, self.places.clone().acquire_owned()).await;
+        let place = tokio::time::timeout(self.wait_max, self.places.clone().acquire_owned()).await;
         let Ok(Ok(place)) = place else { return Err(NotDone::Busy) };
         let (answer, answered) = oneshot::channel();
         let thread = std::thread::Builder::new().name("payload-check".into()).stack_size(STACK_BYTES);
@@ -69,9 +74,9 @@ mod tests {
 
     use super::*;
 
-    #[tokio::test(start_paused = true)]
+    #[tokio::test]
     async fn who_finds_no_place_is_told_so_in_time_and_a_place_is_kept_until_the_work_is_done() {
-        let pool = CheckPool { places: Arc::new(Semaphore::new(1)) };
+        let pool = CheckPool::new(1, Duration::from_millis(10));
         let (go_on, held) = mpsc::channel::<()>();
         let first = tokio::spawn({
             let pool = pool.clone();
@@ -91,7 +96,7 @@ mod tests {
 
     #[tokio::test]
     async fn work_that_panics_gives_its_place_back() {
-        let pool = CheckPool { places: Arc::new(Semaphore::new(1)) };
+        let pool = CheckPool::new(1, WAIT_MAX);
         assert_eq!(pool.run(|| -> u8 { std::panic::resume_unwind(Box::new("planned")) }).await, Err(NotDone::Panicked));
         assert_eq!(pool.run(|| 1).await, Ok(1));
     }

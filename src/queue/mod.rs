@@ -9,6 +9,8 @@ mod error;
 mod metered_json;
 mod open;
 mod payload_check;
+#[cfg(test)]
+mod payload_check_cases;
 mod registry;
 mod schema_budget;
 mod similar_names;

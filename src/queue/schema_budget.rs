@@ -195,9 +195,11 @@ impl<'s> Unfolding<'s> {
         }
         let fragment = percent_decoded(fragment);
         let survey = self.survey;
+        // The document itself is the first; a URI can only mean what has one.
+        let resources = if uri.is_empty() { &survey.resources[..] } else { &survey.resources[1..] };
         let targets: Vec<&'s Value> = match &*fragment {
             name if !name.is_empty() && !name.starts_with('/') => survey.anchors.get(name).cloned().unwrap_or_default(),
-            pointer => survey.resources.iter().filter_map(|resource| resource.pointer(pointer)).collect(),
+            pointer => resources.iter().filter_map(|resource| resource.pointer(pointer)).collect(),
         };
         self.look_ups += survey.resources.len();
         if self.look_ups > LOOK_UPS_MAX {

@@ -24,6 +24,7 @@ mod leases;
 mod link;
 mod mount;
 mod overload;
+mod payload_attacks;
 mod planted;
 mod players;
 mod poison;
