@@ -11,11 +11,13 @@ use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use jsonschema::JsonType;
 use jsonschema::json::{Array, Json, Node, NodeIdentity, Object, cmp};
 use serde_json::{Map, Value};
+
+use crate::planted::{Bug, planted};
 
 /// 16 bytes of text cost what one look costs.
 const BYTES_PER_STEP: u64 = 16;
@@ -88,7 +90,10 @@ thread_local! {
 
 /// Runs one pass; answers what it found and how many steps that took.
 pub(super) fn metered<T>(allowance: Allowance, pass: impl FnOnce() -> T) -> Result<(T, u64), Stopped> {
-    let Allowance { steps, errors, stack_bytes, until, prices } = allowance;
+    let Allowance { mut steps, mut errors, stack_bytes, mut until, prices } = allowance;
+    if planted(Bug::CheckBudgetIgnored) {
+        (steps, errors, until) = (u64::MAX, usize::MAX, until + Duration::from_secs(3600));
+    }
     METER.set(Meter {
         steps_left: steps,
         steps_until_clock: STEPS_PER_LOOK_AT_THE_CLOCK,

@@ -14,7 +14,6 @@ use super::check_pool::STACK_ALLOWED_BYTES;
 use super::metered_json::{Allowance, Metered, MeteredJson, Prices, Stopped, address, metered};
 use super::schema_budget::{SchemaCost, assess};
 use crate::job::{Json, NotJson};
-use crate::planted::{Bug, planted};
 
 /// 100,000 steps, about a millisecond: for a small payload and a schema with hundreds of alternatives.
 const STEPS: u64 = 100_000;
@@ -112,10 +111,6 @@ impl PayloadCheck {
 
     fn allowance(&self, steps: u64, stack_bytes: usize) -> Allowance {
         let until = Instant::now() + TIME_MAX;
-        if planted(Bug::CheckBudgetIgnored) {
-            let until = until + Duration::from_secs(3600);
-            return Allowance { steps: u64::MAX, errors: usize::MAX, stack_bytes, until, prices: self.prices };
-        }
         Allowance { steps, errors: ERRORS_MADE_MAX, stack_bytes, until, prices: self.prices }
     }
 

@@ -115,10 +115,10 @@ planted_bugs! {
         "link::f7_a_commit_whose_outcome_is_unknown_is_a_503_that_says_so_and_the_same_key_resolves_it",
         "nothing was changed";
     payloads_checked_on_the_runtime_are_caught: PayloadsCheckedOnRuntime,
-        "payload_attacks::s28_expensive_payloads_from_four_clients_cost_no_lease_no_probe_and_no_memory_on_sqlite",
+        "payload_attacks::s28_expensive_payloads_from_several_clients_cost_no_lease_no_probe_and_no_memory_on_sqlite",
         "probes wait";
     a_check_without_a_budget_is_caught: CheckBudgetIgnored,
-        "payload_attacks::s28_expensive_payloads_from_four_clients_cost_no_lease_no_probe_and_no_memory_on_sqlite",
+        "payload_attacks::s28_expensive_payloads_from_several_clients_cost_no_lease_no_probe_and_no_memory_on_sqlite",
         "memory grew by";
 }
 
