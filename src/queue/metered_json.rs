@@ -21,8 +21,6 @@ use crate::planted::{Bug, planted};
 
 /// 16 bytes of text cost what one look costs.
 const BYTES_PER_STEP: u64 = 16;
-/// 4 KiB of text: up to here a pattern of any accepted size is done within a fraction of a second.
-const SHORT_TEXT_MAX_BYTES: usize = 4 * 1024;
 /// 4,096 steps take well below a millisecond, unless something is wrong that the steps do not show.
 const STEPS_PER_LOOK_AT_THE_CLOCK: u64 = 4096;
 /// 200 steps: comparing a number of 300 digits takes microseconds.
@@ -49,6 +47,8 @@ pub(super) struct Prices {
     pub(super) child: u64,
     /// Steps for a byte of a long text: patterns differ.
     pub(super) long_text_byte: u64,
+    /// Up to here a text is short: no pattern takes long for it, and how long they take together the clock shows.
+    pub(super) short_text_max_bytes: usize,
 }
 
 /// A pass was stopped before its end.
@@ -82,7 +82,7 @@ thread_local! {
             errors_left: 0,
             stack_floor: 0,
             until: None,
-            prices: Prices { child: 1, long_text_byte: 1 },
+            prices: Prices { child: 1, long_text_byte: 1, short_text_max_bytes: 0 },
         })
     };
     static FAILED_AT: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
@@ -146,19 +146,18 @@ fn charge_child() {
     charge(METER.get().prices.child);
 }
 
-/// For reading a text once, which patterns and formats do, not all of them in one go.
+/// For reading a text once, as patterns and formats do.
 fn charge_text(text: &str) {
-    let bytes = text.len() as u64;
-    charge(match text.len() {
-        ..=SHORT_TEXT_MAX_BYTES => 1 + bytes / BYTES_PER_STEP,
-        _ => 1 + (bytes / BYTES_PER_STEP).max(bytes.saturating_mul(METER.get().prices.long_text_byte)),
-    });
-    if bytes >= BYTES_PER_STEP {
-        // A slow pattern shows in time, not in steps.
-        let mut meter = METER.get();
-        meter.steps_until_clock = meter.steps_until_clock.saturating_sub(bytes);
-        METER.set(meter);
+    let (bytes, prices) = (text.len() as u64, METER.get().prices);
+    let read = 1 + bytes / BYTES_PER_STEP;
+    if text.len() > prices.short_text_max_bytes {
+        return charge(read.max(bytes.saturating_mul(prices.long_text_byte)));
     }
+    charge(read);
+    // A slow pattern shows in time, not in steps.
+    let mut meter = METER.get();
+    meter.steps_until_clock = meter.steps_until_clock.saturating_sub(bytes);
+    METER.set(meter);
 }
 
 #[cold]

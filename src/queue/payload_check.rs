@@ -27,6 +27,10 @@ const IN_PLACE_MAX_BYTES: usize = 4 * 1024;
 const STACK_IN_PLACE_BYTES: usize = 256 * 1024;
 /// 1 s, ten times what the steps allow on an idle machine.
 const TIME_MAX: Duration = Duration::from_secs(1);
+/// 20 ms, so that a thread of the runtime is free again whatever happens.
+const TIME_IN_PLACE_MAX: Duration = Duration::from_millis(20);
+/// 4 KiB of text: the largest pattern that is accepted takes 0.2 s for it at worst.
+const SHORT_TEXT_MAX_BYTES: usize = 4 * 1024;
 /// 64 errors made are a few hundred kilobytes; a schema with alternatives makes many for one that is shown.
 const ERRORS_MADE_MAX: usize = 64;
 /// 5 errors are enough to mend a payload.
@@ -34,7 +38,7 @@ const ERRORS_SHOWN_MAX: usize = 5;
 /// 300 characters of an error: it may quote the payload.
 const ERROR_MAX_CHARS: usize = 300;
 
-/// Bytes that a compiled pattern may have, and the steps per byte of a long text that are then charged: 100 ns per byte
+/// Bytes that a compiled pattern may have, and the steps per byte of text that are then charged: 100 ns per byte
 /// and KiB is the worst that was measured. A schema gets the first that all its patterns fit in.
 const PATTERN_SIZES: [(usize, u64); 4] = [(2 * 1024, 16), (8 * 1024, 64), (32 * 1024, 256), (512 * 1024, 4096)];
 /// 256 KiB: what a pattern may remember while it runs.
@@ -79,7 +83,9 @@ impl PayloadCheck {
             match options_for::<MeteredJson>().with_pattern_options(patterns).build(schema) {
                 Ok(validator) => {
                     let long_text_byte = if has_patterns { long_text_byte } else { 1 };
-                    return Ok(Self { validator, prices: Prices { child: 1 + silent / 16, long_text_byte } });
+                    let prices =
+                        Prices { child: 1 + silent / 16, long_text_byte, short_text_max_bytes: SHORT_TEXT_MAX_BYTES };
+                    return Ok(Self { validator, prices });
                 }
                 Err(error) => refusal = invalid(&error),
             }
@@ -89,9 +95,14 @@ impl PayloadCheck {
 
     /// On a thread of its own.
     pub(super) fn check(&self, payload: &Json) -> Result<Verdict, NotJson> {
-        let value = payload.decode()?;
-        let steps = STEPS + STEPS_PER_BYTE * payload.as_str().len() as u64;
-        Ok(self.verdict(&value, self.allowance(steps, STACK_ALLOWED_BYTES)))
+        let allowance = Allowance {
+            steps: STEPS + STEPS_PER_BYTE * payload.as_str().len() as u64,
+            errors: ERRORS_MADE_MAX,
+            stack_bytes: STACK_ALLOWED_BYTES,
+            until: Instant::now() + TIME_MAX,
+            prices: self.prices,
+        };
+        Ok(self.verdict(&payload.decode()?, allowance))
     }
 
     /// On any thread: `None` if that would take too long there.
@@ -99,19 +110,18 @@ impl PayloadCheck {
         if payload.as_str().len() > IN_PLACE_MAX_BYTES {
             return None;
         }
-        let value = match payload.decode() {
-            Ok(value) => value,
-            Err(error) => return Some(Err(error)),
+        let allowance = Allowance {
+            steps: STEPS_IN_PLACE,
+            errors: ERRORS_MADE_MAX,
+            stack_bytes: STACK_IN_PLACE_BYTES,
+            until: Instant::now() + TIME_IN_PLACE_MAX,
+            // A pattern cannot be stopped half-way: here each counts with the worst that it may take.
+            prices: Prices { short_text_max_bytes: 0, ..self.prices },
         };
-        match self.verdict(&value, self.allowance(STEPS_IN_PLACE, STACK_IN_PLACE_BYTES)) {
-            Verdict::TooExpensive | Verdict::TookTooLong => None,
-            verdict => Some(Ok(verdict)),
+        match payload.decode().map(|value| self.verdict(&value, allowance)) {
+            Ok(Verdict::TooExpensive | Verdict::TookTooLong) => None,
+            verdict => Some(verdict),
         }
-    }
-
-    fn allowance(&self, steps: u64, stack_bytes: usize) -> Allowance {
-        let until = Instant::now() + TIME_MAX;
-        Allowance { steps, errors: ERRORS_MADE_MAX, stack_bytes, until, prices: self.prices }
     }
 
     fn verdict(&self, payload: &Value, allowance: Allowance) -> Verdict {

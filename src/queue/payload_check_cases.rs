@@ -45,8 +45,10 @@ fn refused(schema: Value) -> String {
 }
 
 fn rules() -> Value {
-    let node = |name| json!({"type": "object", "required": ["type", "child"], "properties": {
-        "child": {"$ref": "#/$defs/rule"}, "type": {"const": name}}});
+    let node = |name| {
+        json!({"type": "object", "required": ["type", "child"], "properties": {
+        "child": {"$ref": "#/$defs/rule"}, "type": {"const": name}}})
+    };
     let leaf = json!({"type": "object", "required": ["type"], "properties": {"type": {"const": "leaf"}},
         "additionalProperties": false});
     json!({"$defs": {"rule": {"oneOf": [node("and"), node("or"), node("not"), leaf]}}, "$ref": "#/$defs/rule"})
@@ -58,9 +60,8 @@ fn rule(leaf: &str, depth: usize) -> Value {
 
 /// `a0` = `a1` and `a1`, `a1` = `a2` and `a2`, …
 fn doubling(levels: usize, combined: impl Fn(Value) -> Value) -> Value {
-    let mut definitions: Map<_, _> = (0..levels)
-        .map(|n| (format!("a{n}"), combined(json!({"$ref": format!("#/$defs/a{}", n + 1)}))))
-        .collect();
+    let mut definitions: Map<_, _> =
+        (0..levels).map(|n| (format!("a{n}"), combined(json!({"$ref": format!("#/$defs/a{}", n + 1)})))).collect();
     definitions.insert(format!("a{levels}"), json!({"type": "number"}));
     json!({"$defs": definitions, "$ref": "#/$defs/a0"})
 }
@@ -77,7 +78,8 @@ fn a_tree_of_rules_is_accepted_and_a_wrong_leaf_is_found_where_it_is() {
 #[test]
 fn thousands_of_wrong_elements_are_one_error_of_three_hundred_characters_at_most() {
     let elements = vec![json!(0); LARGE / 2];
-    let addresses = json!({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "maxItems": 50}]});
+    let addresses =
+        json!({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "maxItems": 50}]});
     let any = json!({"anyOf": [{"type": "string"}, {"type": "boolean"}, {"type": "null"}, {"type": "object"}]});
     for (schema, place) in [
         (json!({"properties": {"to": addresses}}), "at /to/0: fits none"),
@@ -153,12 +155,16 @@ fn alternatives_on_every_level_of_a_nested_payload_end_within_bounds() {
         }
     }
     // Definitions that try each other in every order, without moving on in the payload.
-    let all = (0..12).map(|n| {
-        let others = (0..12).filter(|other| *other != n).map(|other| json!({"$ref": format!("#/$defs/d{other}")}));
-        (format!("d{n}"), json!({"allOf": [{"not": {"allOf": others.collect::<Vec<_>>()}}]}))
-    });
-    let schema = json!({"$defs": all.collect::<Map<_, _>>(), "$ref": "#/$defs/d0"});
-    verdict(schema, json!({}));
+    let each_other = |count: usize| {
+        let definitions = (0..count).map(|n| {
+            let others =
+                (0..count).filter(|other| *other != n).map(|other| json!({"$ref": format!("#/$defs/d{other}")}));
+            (format!("d{n}"), json!({"not": {"allOf": others.collect::<Vec<_>>()}}))
+        });
+        json!({"$defs": definitions.collect::<Map<_, _>>(), "$ref": "#/$defs/d0"})
+    };
+    verdict(each_other(8), json!({}));
+    refused(each_other(16));
 }
 
 #[test]
@@ -168,22 +174,30 @@ fn keywords_that_compare_or_match_everything_with_everything_end_within_bounds()
     let patterns: Map<_, _> = (0..100).map(|n| (format!("x{n}y+z"), json!(true))).collect();
     let parts = |part: &dyn Fn(usize) -> Value| (0..100).map(part).collect::<Vec<_>>();
     // Distinct, but the same to a hash that only sees the leaves.
-    let brackets = (0..1u32 << 13).map(|n| (0..13).fold(json!([]), |inner, bit| {
-        if n >> bit & 1 == 1 { json!([inner]) } else { json!([inner, []]) }
-    }));
+    let brackets = (0..1u32 << 13).map(|n| {
+        (0..13).fold(json!([]), |inner, bit| if n >> bit & 1 == 1 { json!([inner]) } else { json!([inner, []]) })
+    });
     let brackets = Value::Array(brackets.collect());
     for (schema, payload) in [
         (json!({"uniqueItems": true}), brackets),
-        (json!({"items": {"enum": (0..9_000).map(|n| json!([n])).collect::<Vec<_>>()}}),
-            Value::Array(vec![json!([8_999]); 40_000])),
+        (
+            json!({"items": {"enum": (0..9_000).map(|n| json!([n])).collect::<Vec<_>>()}}),
+            Value::Array(vec![json!([8_999]); 40_000]),
+        ),
         (json!({"patternProperties": patterns}), names(20_000)),
-        (json!({"allOf": parts(&|n| json!({"properties": {format!("p{n}"): true}})), "unevaluatedProperties": true}),
-            names(20_000)),
-        (json!({"allOf": parts(&|n| json!({"contains": {"const": n}, "minContains": 0})), "unevaluatedItems": false}),
-            numbers.clone()),
+        (
+            json!({"allOf": parts(&|n| json!({"properties": {format!("p{n}"): true}})), "unevaluatedProperties": true}),
+            names(20_000),
+        ),
+        (
+            json!({"allOf": parts(&|n| json!({"contains": {"const": n}, "minContains": 0})), "unevaluatedItems": false}),
+            numbers.clone(),
+        ),
         (json!({"items": {"allOf": vec![true; 9_000]}}), numbers.clone()),
-        (json!({"items": {"anyOf": parts(&|_| json!({"not": {"multipleOf": 1e-7}}))}}),
-            Value::Array(vec![json!(1e308); 40_000])),
+        (
+            json!({"items": {"anyOf": parts(&|_| json!({"not": {"multipleOf": 1e-7}}))}}),
+            Value::Array(vec![json!(1e308); 40_000]),
+        ),
         (json!({"allOf": parts(&|n| json!({"propertyNames": {"pattern": format!("x{n}y+z|^p")}}))}), names(20_000)),
     ] {
         verdict(schema, payload);
@@ -202,17 +216,23 @@ fn patterns_take_time_by_the_length_of_the_text_or_are_refused() {
         }
     }
     // Every text makes this one remember more than it can.
-    let bits: String = (0..LARGE).map(|n| if n.wrapping_mul(2_654_435_761) >> 13 & 1 == 0 { '0' } else { '1' }).collect();
+    let bits: String =
+        (0..LARGE).map(|n| if n.wrapping_mul(2_654_435_761) >> 13 & 1 == 0 { '0' } else { '1' }).collect();
     let slow = |length: usize| json!({"items": {"pattern": format!("1[01]{{{length}}}[^01]")}});
     assert_eq!(verdict(slow(1_000), json!([bits])), Verdict::TooExpensive);
     let pieces: Vec<_> = bits.as_bytes().chunks(4_000).map(|piece| std::str::from_utf8(piece).unwrap()).collect();
     assert_ne!(verdict(slow(1_000), json!(pieces)), Verdict::Fits);
     // Ordinary ones on ordinary texts.
-    for pattern in ["^https?://", "^[A-Za-z0-9_.-]{1,255}$", "^\\p{L}+$", "^.{1,255}$", "^[^\\s@]+@[^\\s@]+\\.[^\\s@]+$"] {
+    for pattern in
+        ["^https?://", "^[A-Za-z0-9_.-]{1,255}$", "^\\p{L}+$", "^.{1,255}$", "^[^\\s@]+@[^\\s@]+\\.[^\\s@]+$"]
+    {
         compiled(&json!({"pattern": pattern}));
     }
     let addresses: Vec<_> = (0..50).map(|n| format!("somebody.number.{n}@mail.example.org")).collect();
-    assert_eq!(verdict(json!({"items": {"pattern": "^[^\\s@]+@[^\\s@]+\\.[^\\s@]+$"}}), json!(addresses)), Verdict::Fits);
+    assert_eq!(
+        verdict(json!({"items": {"pattern": "^[^\\s@]+@[^\\s@]+\\.[^\\s@]+$"}}), json!(addresses)),
+        Verdict::Fits
+    );
 }
 
 #[test]
@@ -231,8 +251,10 @@ fn large_payloads_of_ordinary_schemas_are_accepted() {
         "street": {"type": "string", "pattern": "^[a-z ]+$"}, "city": {"type": "string"}}});
     let schema = json!({"$defs": {"order": order, "address": address}, "items": {"$ref": "#/$defs/order"}});
     assert_eq!(verdict(schema, json!(orders)), Verdict::Fits);
-    assert_eq!(verdict(json!({"type": "string", "minLength": 1, "maxLength": 1_000_000}), json!("é".repeat(LARGE / 2))),
-        Verdict::Fits);
+    assert_eq!(
+        verdict(json!({"type": "string", "minLength": 1, "maxLength": 1_000_000}), json!("é".repeat(LARGE / 2))),
+        Verdict::Fits
+    );
 }
 
 #[test]
@@ -249,7 +271,9 @@ fn equal_is_equal_by_value_as_json_schema_has_it() {
         assert_eq!(verdict(unique(), payload.clone()) == Verdict::Fits, fits, "{payload}");
     }
     let listed = json!({"enum": [1, {"a": [1, "x"]}, "text"]});
-    for (payload, fits) in [(json!(1.0), true), (json!({"a": [1.0, "x"]}), true), (json!("tex"), false), (json!({}), false)] {
+    for (payload, fits) in
+        [(json!(1.0), true), (json!({"a": [1.0, "x"]}), true), (json!("tex"), false), (json!({}), false)]
+    {
         assert_eq!(verdict(listed.clone(), payload.clone()) == Verdict::Fits, fits, "{payload}");
     }
 }

@@ -77,7 +77,9 @@ impl<'s> Survey<'s> {
             return Err(format!("it is nested more than {DEPTH_MAX} levels deep; move inner schemas to $defs"));
         }
         if self.values > VALUES_MAX {
-            return Err(format!("it has more than {VALUES_MAX} keywords, names and values; check less, or split the kind"));
+            return Err(format!(
+                "it has more than {VALUES_MAX} keywords, names and values; check less, or split the kind"
+            ));
         }
         match value {
             Value::Array(elements) => elements.iter().try_for_each(|element| self.visit(element, depth + 1)),
@@ -85,7 +87,8 @@ impl<'s> Survey<'s> {
                 self.objects.push(value);
                 self.note_names(value);
                 self.patterns += usize::from(members.contains_key("pattern"));
-                self.patterns += members.get("patternProperties").and_then(Value::as_object).map_or(0, |named| named.len());
+                self.patterns +=
+                    members.get("patternProperties").and_then(Value::as_object).map_or(0, |named| named.len());
                 if self.patterns > PATTERNS_MAX {
                     return Err(format!("it has more than {PATTERNS_MAX} patterns; join some of them"));
                 }

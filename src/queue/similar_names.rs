@@ -1,5 +1,7 @@
 //! "Did you mean …?" for the name of a kind.
 
+use std::cmp::Reverse;
+
 use crate::job::Kind;
 
 /// 3 suggestions help; more are a list.
@@ -8,20 +10,15 @@ const SUGGESTIONS_MAX: usize = 3;
 const COMPARED_MAX: usize = 256;
 const SIMILAR: f64 = 0.75;
 
-/// Known kinds whose names are a typo away. Where there are many, only those that begin alike are looked at.
+/// Known kinds whose names are a typo away. Where there are many, those are looked at that begin alike the longest.
 pub(super) fn closest<'k>(kind: &Kind, known: impl Iterator<Item = &'k Kind>) -> Vec<Kind> {
     let mut candidates: Vec<&Kind> = known.collect();
-    let begins = |length: usize| {
-        let beginning = kind.as_str().as_bytes().iter().take(length);
-        move |other: &&Kind| other.as_str().bytes().take(length).eq(beginning.clone().copied())
-    };
-    for length in 1..=kind.as_str().len() {
-        if candidates.len() <= COMPARED_MAX {
-            break;
-        }
-        candidates.retain(begins(length));
+    if candidates.len() > COMPARED_MAX {
+        let alike =
+            |other: &Kind| other.as_str().bytes().zip(kind.as_str().bytes()).take_while(|(a, b)| a == b).count();
+        candidates.sort_by_cached_key(|other| (Reverse(alike(other)), other.as_str().len()));
+        candidates.truncate(COMPARED_MAX);
     }
-    candidates.truncate(COMPARED_MAX);
     let scored = candidates.into_iter().map(|other| (strsim::jaro_winkler(kind.as_str(), other.as_str()), other));
     let mut scored: Vec<_> = scored.filter(|(score, _)| *score > SIMILAR).collect();
     scored.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.cmp(b.1)));
