@@ -93,6 +93,10 @@ pub(crate) enum Bug {
     OneAddressTakesAll,
     /// Every token is judged, however many an address has tried.
     GuessesUnthrottled,
+    /// Payloads are checked where the request is, however large they are.
+    PayloadsCheckedOnRuntime,
+    /// A check goes on until it is done.
+    CheckBudgetIgnored,
 }
 
 /// Whether this bug is alive in this process.

@@ -239,7 +239,10 @@ impl From<EnqueueError> for Problem {
             EnqueueError::UnknownKind { .. } => Code::UnknownKind,
             EnqueueError::KeyTaken { .. } | EnqueueError::KeyUsedTwice { .. } => Code::IdempotencyConflict,
             EnqueueError::Transaction { .. } => Code::Internal,
-            EnqueueError::Payload { .. } | EnqueueError::Encode(_) => Code::InvalidPayload,
+            EnqueueError::Payload { .. } | EnqueueError::PayloadTooExpensive { .. } | EnqueueError::Encode(_) => {
+                Code::InvalidPayload
+            }
+            EnqueueError::Busy => Code::Overloaded,
         };
         Self::new(code, error.to_string())
     }
@@ -252,6 +255,7 @@ impl From<BatchError> for Problem {
             BatchError::Full(full) => full.into(),
             BatchError::Kind(error) => (*error).into(),
             BatchError::Encode(_) => Self::new(Code::InvalidPayload, error.to_string()),
+            BatchError::Busy => Self::new(Code::Overloaded, error.to_string()),
             BatchError::Size { .. } => Self::new(Code::InvalidBatch, error.to_string()),
             BatchError::Refused(items) => Self::batch(
                 items.into_iter().map(|(index, error)| wire::ItemError { index, detail: error.to_string() }).collect(),
@@ -265,9 +269,11 @@ impl From<KindError> for Problem {
         match error {
             KindError::Store(error) => error.into(),
             KindError::BuiltIn { .. } => Self::new(Code::BuiltInKind, error.to_string()),
-            KindError::Name(_) | KindError::Schema { .. } | KindError::Default { .. } => {
-                Self::invalid(error.to_string())
-            }
+            KindError::Busy => Self::new(Code::Overloaded, error.to_string()),
+            KindError::Name(_)
+            | KindError::Schema { .. }
+            | KindError::SchemaTooExpensive { .. }
+            | KindError::Default { .. } => Self::invalid(error.to_string()),
         }
     }
 }

@@ -5,13 +5,18 @@
 //! schema and the depth of the queue say today; the rest is checked, let in and stored.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use super::depth::{NotAdmitted, Places};
+use super::registry::DeclaredKind;
 use super::{BatchError, EnqueueError, Inner, Queue};
 use crate::job::limits::BATCH_MAX;
 use crate::job::{JobId, JobRecord, JobRequest, KindDefaults, NewJob, QueueName};
 use crate::planted::{Bug, planted};
 use crate::store::{Enqueued, KeyTaken, Known, NotStored, StoreError, StoreErrorKind};
+
+/// 16 KiB: below a tenth of a millisecond.
+const DIGESTED_IN_PLACE_MAX_BYTES: usize = 16 * 1024;
 
 /// A request on its way in.
 enum Item {
@@ -74,6 +79,7 @@ impl Queue {
             match self.check(request).await {
                 Ok(item) => items.push((index, item)),
                 Err(EnqueueError::Store(error)) => return Err(error.into()),
+                Err(EnqueueError::Busy) => return Err(BatchError::Busy),
                 Err(error) => refused.push((index, error)),
             }
         }
@@ -102,22 +108,34 @@ impl Queue {
 
     /// One request, as far as it can be judged by itself.
     async fn check(&self, request: JobRequest) -> Result<Item, EnqueueError> {
-        let now = jiff::Timestamp::now();
-        let limits = &self.0.limits;
         match self.0.kinds.find(&*self.0.store, &request.kind).await {
             Ok(kind) => {
-                let job = NewJob::new(request, kind.defaults(), limits, now)?;
-                match kind.check_payload(job.payload()) {
+                let job = self.new_job(request, Some(kind.clone())).await?;
+                match kind.check_payload(job.payload()).await {
                     Ok(()) => Ok(Item::New(job)),
-                    Err(error @ EnqueueError::Payload { .. }) => Ok(Item::Objected(job, error)),
+                    Err(error @ (EnqueueError::Payload { .. } | EnqueueError::PayloadTooExpensive { .. })) => {
+                        Ok(Item::Objected(job, error))
+                    }
                     Err(error) => Err(error),
                 }
             }
             Err(error @ EnqueueError::UnknownKind { .. }) if request.idempotency_key.is_some() => {
-                Ok(Item::Objected(NewJob::new(request, &KindDefaults::default(), limits, now)?, error))
+                Ok(Item::Objected(self.new_job(request, None).await?, error))
             }
             Err(error) => Err(error),
         }
+    }
+
+    /// The digest of a large payload takes too long for a thread of the runtime.
+    async fn new_job(&self, request: JobRequest, kind: Option<Arc<DeclaredKind>>) -> Result<NewJob, EnqueueError> {
+        let (now, limits) = (jiff::Timestamp::now(), self.0.limits.clone());
+        let is_quick =
+            request.idempotency_key.is_none() || request.payload.as_str().len() <= DIGESTED_IN_PLACE_MAX_BYTES;
+        let build = move || match kind {
+            Some(kind) => NewJob::new(request, kind.defaults(), &limits, now),
+            None => NewJob::new(request, &KindDefaults::default(), &limits, now),
+        };
+        if is_quick { Ok(build()?) } else { Ok(self.0.kinds.off_the_runtime(build).await??) }
     }
 }
 

@@ -56,6 +56,18 @@ pub enum EnqueueError {
         /// What would be right.
         reason: &'static str,
     },
+    /// Checking the payload against the kind's schema takes more than is allowed for its size.
+    #[error(
+        "payload takes too long to check against the schema of kind {kind:?}; send a smaller or less nested one, or \
+         declare the kind with fewer alternatives (oneOf, anyOf) and simpler patterns"
+    )]
+    PayloadTooExpensive {
+        /// The kind.
+        kind: Kind,
+    },
+    /// Too many payloads are being checked. Nothing was stored; the same call may succeed a moment later.
+    #[error("too many payloads are being checked; try again shortly")]
+    Busy,
     /// The typed job cannot be written as JSON.
     #[error(transparent)]
     Encode(#[from] NotJson),
@@ -73,6 +85,7 @@ impl From<BatchError> for EnqueueError {
         match error {
             BatchError::Store(error) => Self::Store(error),
             BatchError::Full(full) => Self::Full(full),
+            BatchError::Busy => Self::Busy,
             BatchError::Kind(error) => Self::Kind(error),
             BatchError::Encode(error) => Self::Encode(error),
             BatchError::Refused(mut items) if !items.is_empty() => items.remove(0).1,
@@ -93,6 +106,7 @@ impl From<KindError> for EnqueueError {
     fn from(error: KindError) -> Self {
         match error {
             KindError::Store(error) => Self::Store(error),
+            KindError::Busy => Self::Busy,
             other => Self::Kind(Box::new(other)),
         }
     }
@@ -127,6 +141,9 @@ pub enum BatchError {
     /// These items are at fault.
     #[error("{} of the jobs were refused, the first at index {}: {}", .0.len(), .0[0].0, .0[0].1)]
     Refused(Vec<(usize, EnqueueError)>),
+    /// Too many payloads are being checked; the same call may succeed a moment later.
+    #[error("too many payloads are being checked; try again shortly")]
+    Busy,
     /// The store could not take it.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -135,6 +152,7 @@ pub enum BatchError {
 impl From<KindError> for BatchError {
     fn from(error: KindError) -> Self {
         match error {
+            KindError::Busy => Self::Busy,
             KindError::Store(error) => Self::Store(error),
             other => Self::Kind(Box::new(other)),
         }
@@ -155,6 +173,14 @@ pub enum KindError {
         /// What is wrong with it.
         reason: String,
     },
+    /// The schema is one, but checking payloads against it has no bound that is worth the name.
+    #[error("schema of kind {kind:?} is too expensive to check: {reason}")]
+    SchemaTooExpensive {
+        /// The kind.
+        kind: Kind,
+        /// What is too much, and what to change.
+        reason: String,
+    },
     /// One of the defaults is not acceptable.
     #[error("default {reason}")]
     Default {
@@ -167,6 +193,9 @@ pub enum KindError {
         /// The kind.
         kind: Kind,
     },
+    /// Too many schemas and payloads are being checked; the same call may succeed a moment later.
+    #[error("too many schemas and payloads are being checked; try again shortly")]
+    Busy,
     /// The store could not take it.
     #[error(transparent)]
     Store(#[from] StoreError),

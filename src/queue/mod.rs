@@ -4,11 +4,18 @@
 //! that is the worker's part. It keeps no jobs either; what it remembers (declared kinds) only saves a look-up.
 
 mod accept;
+mod check_pool;
 mod depth;
 mod enqueue;
 mod error;
+mod metered_json;
 mod open;
+mod payload_check;
+#[cfg(test)]
+mod payload_check_cases;
 mod registry;
+mod schema_budget;
+mod similar_names;
 
 use std::sync::Arc;
 

@@ -1,37 +1,50 @@
-//! Declared kinds with their compiled schemas, remembered for a few seconds. The store is what counts: another process
-//! may declare, change or forget a kind at any time.
+//! Declared kinds, remembered for a few seconds. The store is what counts: another process may declare, change or forget a
+//! kind at any time.
+//!
+//! A schema is compiled when the first payload of its kind comes ([`payload_check`](super::payload_check)), and stays
+//! compiled until it changes: the other kinds cost nothing, and one that cannot be used stands in nobody's way.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
+use tokio::sync::OnceCell;
+
+use super::check_pool::{CheckPool, NotDone};
+use super::payload_check::{PayloadCheck, Unusable, Verdict};
+use super::similar_names::closest;
 use super::{EnqueueError, KindError};
 use crate::job::limits::{MAX_ATTEMPTS_MAX, PRIORITY_MAX, PRIORITY_MIN, TIMEOUT_MAX};
 use crate::job::{Json, Kind, KindDefaults, KindDefinition};
-use crate::store::{Store, StoreError};
+use crate::store::{Store, StoreError, StoreErrorKind};
 
 /// 2 s: how long a change made by another process may go unnoticed.
 const FRESH: Duration = Duration::from_secs(2);
 /// 20 ms: an unknown kind is looked for again, but a flood of them does not become a flood of queries.
 const FRESH_FOR_UNKNOWN: Duration = Duration::from_millis(20);
-/// 3 suggestions help; more are a list.
-const SUGGESTIONS_MAX: usize = 3;
-/// 5 errors are enough to mend a payload.
-const ERRORS_MAX: usize = 5;
-/// 300 characters of an error: it may quote the payload.
-const ERROR_MAX_CHARS: usize = 300;
+/// 10 times what it takes to load the kinds: looking for unknown ones takes a tenth of the time at most.
+const FRESH_FOR_UNKNOWN_PER_LOAD: u32 = 10;
+/// 8 unknown kinds get suggestions each time the kinds are loaded; a batch of 1,000 typos has one cause.
+const SUGGESTIONS_PER_LOAD: u32 = 8;
+
+type Kinds = HashMap<Kind, Arc<DeclaredKind>>;
 
 #[derive(Debug, Default)]
 pub(super) struct KindRegistry {
     built_in: HashMap<Kind, Arc<DeclaredKind>>,
     allow_undeclared: bool,
     known: RwLock<Known>,
+    checks: CheckPool,
 }
 
+/// What was declared when it was last loaded.
 #[derive(Debug, Default, Clone)]
 struct Known {
-    kinds: Arc<HashMap<Kind, Arc<DeclaredKind>>>,
+    kinds: Arc<Kinds>,
     loaded: Option<Instant>,
+    load_took: Duration,
+    suggested: Arc<AtomicU32>,
 }
 
 impl Known {
@@ -44,50 +57,97 @@ impl Known {
 #[derive(Debug)]
 pub(super) struct DeclaredKind {
     definition: KindDefinition,
-    validator: Option<jsonschema::Validator>,
+    checks: CheckPool,
+    /// Compiled on first use, or found to be unusable.
+    check: OnceCell<Result<Arc<PayloadCheck>, Unusable>>,
 }
 
 impl DeclaredKind {
-    fn compile(definition: KindDefinition) -> Result<Self, KindError> {
-        let validator = match &definition.schema {
-            Some(schema) => Some(jsonschema::validator_for(schema).map_err(|error| KindError::Schema {
-                kind: definition.kind.clone(),
-                reason: shortened(error.to_string()),
-            })?),
-            None => None,
-        };
-        Ok(Self { definition, validator })
+    fn new(definition: KindDefinition, checks: CheckPool) -> Self {
+        Self { definition, checks, check: OnceCell::new() }
     }
 
     pub(super) fn defaults(&self) -> &KindDefaults {
         &self.definition.defaults
     }
 
-    pub(super) fn check_payload(&self, payload: &Json) -> Result<(), EnqueueError> {
-        let Some(validator) = &self.validator else { return Ok(()) };
-        let payload = payload.decode::<serde_json::Value>()?;
-        if validator.is_valid(&payload) {
+    /// Bounded in time and memory, whatever schema and payload are; what is not small happens on threads of its own.
+    pub(super) async fn check_payload(&self, payload: &Json) -> Result<(), EnqueueError> {
+        if self.definition.schema.is_none() {
             return Ok(());
         }
-        let errors = validator.iter_errors(&payload).take(ERRORS_MAX).map(|error| {
-            let path = error.instance_path().to_string();
-            let at = if path.is_empty() { String::new() } else { format!("at {path}: ") };
-            shortened(format!("{at}{error}"))
-        });
-        Err(EnqueueError::Payload { kind: self.definition.kind.clone(), errors: errors.collect() })
+        let check = self.compiled().await?;
+        let verdict = match check.check_in_place(payload) {
+            Some(verdict) => verdict?,
+            None => {
+                let payload = payload.clone();
+                self.checks.run(move || check.check(&payload)).await.map_err(not_done)??
+            }
+        };
+        let kind = self.definition.kind.clone();
+        match verdict {
+            Verdict::Fits => Ok(()),
+            Verdict::Misfit(errors) => Err(EnqueueError::Payload { kind, errors }),
+            Verdict::TooExpensive => Err(EnqueueError::PayloadTooExpensive { kind }),
+            Verdict::TookTooLong => Err(EnqueueError::Busy),
+        }
+    }
+
+    /// That the schema can be used.
+    async fn compiled(&self) -> Result<Arc<PayloadCheck>, KindError> {
+        let compile = async || {
+            let schema = self.definition.schema.clone().unwrap_or_default();
+            let compiled = self.checks.run(move || PayloadCheck::compile(&schema).map(Arc::new)).await?;
+            if let Err(error) = &compiled {
+                tracing::warn!(kind = %self.definition.kind, ?error, "the schema of a kind cannot be used");
+            }
+            Ok(compiled)
+        };
+        let check = self.check.get_or_try_init(compile).await.map_err(|error| match error {
+            NotDone::Busy => KindError::Busy,
+            NotDone::Panicked => KindError::Store(StoreError::new(StoreErrorKind::Internal, "compile a schema")),
+        })?;
+        check.clone().map_err(|error| unusable(self.definition.kind.clone(), error))
     }
 }
 
-fn shortened(text: String) -> String {
-    text.chars().take(ERROR_MAX_CHARS).collect()
+fn unusable(kind: Kind, error: Unusable) -> KindError {
+    match error {
+        Unusable::Invalid(reason) => KindError::Schema { kind, reason },
+        Unusable::TooExpensive(reason) => KindError::SchemaTooExpensive { kind, reason },
+    }
+}
+
+fn not_done(error: NotDone) -> EnqueueError {
+    match error {
+        NotDone::Busy => EnqueueError::Busy,
+        NotDone::Panicked => StoreError::new(StoreErrorKind::Internal, "check a payload").into(),
+    }
 }
 
 impl KindRegistry {
     pub(super) fn new(built_in: Vec<KindDefinition>, allow_undeclared: bool) -> Result<Self, KindError> {
-        let compiled = built_in
-            .into_iter()
-            .map(|definition| Ok((definition.kind.clone(), Arc::new(DeclaredKind::compile(definition)?))));
-        Ok(Self { built_in: compiled.collect::<Result<_, KindError>>()?, allow_undeclared, known: RwLock::default() })
+        let registry = Self { allow_undeclared, ..Self::default() };
+        let built_in = built_in.into_iter().map(|definition| {
+            let kind = definition.kind.clone();
+            // Here and now: who opens a queue with kinds of their own wants to know.
+            let check = definition.schema.as_ref().map(PayloadCheck::compile).transpose();
+            let check = check.map_err(|error| unusable(kind.clone(), error))?.map(|check| Ok(Arc::new(check)));
+            let declared = DeclaredKind {
+                check: check.map_or_else(OnceCell::new, |check| OnceCell::new_with(Some(check))),
+                ..DeclaredKind::new(definition, registry.checks.clone())
+            };
+            Ok((kind, Arc::new(declared)))
+        });
+        Ok(Self { built_in: built_in.collect::<Result<_, KindError>>()?, ..registry })
+    }
+
+    /// Work of a request that takes too long for a thread of the runtime.
+    pub(super) async fn off_the_runtime<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, EnqueueError> {
+        self.checks.run(work).await.map_err(not_done)
     }
 
     pub(super) fn is_built_in(&self, kind: &Kind) -> bool {
@@ -99,17 +159,23 @@ impl KindRegistry {
         if let Some(found) = self.built_in.get(&kind) {
             return Ok(found.clone());
         }
-        if let Some(found) = self.recent(store, FRESH).await?.get(&kind) {
+        let known = self.recent(store, |_| FRESH).await?;
+        if let Some(found) = known.kinds.get(&kind) {
             return Ok(found.clone());
         }
-        let kinds = self.recent(store, FRESH_FOR_UNKNOWN).await?;
-        if let Some(found) = kinds.get(&kind) {
+        let known = self
+            .recent(store, |known| FRESH_FOR_UNKNOWN.max(known.load_took * FRESH_FOR_UNKNOWN_PER_LOAD).min(FRESH))
+            .await?;
+        if let Some(found) = known.kinds.get(&kind) {
             return Ok(found.clone());
         }
         if self.allow_undeclared {
-            return Ok(Arc::new(DeclaredKind { definition: KindDefinition::any(kind), validator: None }));
+            return Ok(Arc::new(DeclaredKind::new(KindDefinition::any(kind), self.checks.clone())));
         }
-        let close = closest(&kind, self.built_in.keys().chain(kinds.keys()));
+        let close = match known.suggested.fetch_add(1, Ordering::Relaxed) {
+            ..SUGGESTIONS_PER_LOAD => closest(&kind, self.built_in.keys().chain(known.kinds.keys())),
+            _ => Vec::new(),
+        };
         Err(EnqueueError::UnknownKind { kind, close })
     }
 
@@ -118,7 +184,9 @@ impl KindRegistry {
             return Err(KindError::BuiltIn { kind: definition.kind });
         }
         check_defaults(&definition.defaults)?;
-        DeclaredKind::compile(definition.clone())?;
+        if definition.schema.is_some() {
+            DeclaredKind::new(definition.clone(), self.checks.clone()).compiled().await?;
+        }
         let is_new = store.put_kind(definition).await?;
         self.forget();
         Ok(is_new)
@@ -140,40 +208,34 @@ impl KindRegistry {
         Ok(all)
     }
 
-    /// What is declared, no older than `for_at_most`.
+    /// What is declared, no older than the answer of `for_at_most`.
     async fn recent(
         &self,
         store: &dyn Store,
-        for_at_most: Duration,
-    ) -> Result<Arc<HashMap<Kind, Arc<DeclaredKind>>>, StoreError> {
+        for_at_most: impl FnOnce(&Known) -> Duration,
+    ) -> Result<Known, StoreError> {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner).clone();
-        if known.is_fresh(for_at_most) {
-            return Ok(known.kinds);
+        if known.is_fresh(for_at_most(&known)) {
+            return Ok(known);
         }
-        let loaded = Instant::now();
+        let began = Instant::now();
         let definitions = match store.kinds().await {
             Ok(definitions) => definitions,
             // The enqueue that follows meets the same trouble and reports it; a check on what we knew is still a check.
-            Err(_) if known.loaded.is_some() => return Ok(known.kinds),
+            Err(_) if known.loaded.is_some() => return Ok(known),
             Err(error) => return Err(error),
         };
-        let kinds = definitions.into_iter().filter_map(|definition| {
+        let kinds = definitions.into_iter().map(|definition| {
             let kind = definition.kind.clone();
             match known.kinds.get(&kind) {
-                Some(same) if same.definition == definition => Some((kind, same.clone())),
-                _ => match DeclaredKind::compile(definition) {
-                    Ok(compiled) => Some((kind, Arc::new(compiled))),
-                    Err(error) => {
-                        tracing::error!(%error, "a declared kind cannot be used");
-                        None
-                    }
-                },
+                Some(same) if same.definition == definition => (kind, same.clone()),
+                _ => (kind, Arc::new(DeclaredKind::new(definition, self.checks.clone()))),
             }
         });
         let kinds = Arc::new(kinds.collect());
-        *self.known.write().unwrap_or_else(PoisonError::into_inner) =
-            Known { kinds: Arc::clone(&kinds), loaded: Some(loaded) };
-        Ok(kinds)
+        let known = Known { kinds, loaded: Some(began), load_took: began.elapsed(), suggested: Arc::default() };
+        *self.known.write().unwrap_or_else(PoisonError::into_inner) = known.clone();
+        Ok(known)
     }
 
     fn forget(&self) {
@@ -202,13 +264,4 @@ fn check_defaults(defaults: &KindDefaults) -> Result<(), KindError> {
         Some(retry) => retry.check().or_else(refuse),
         None => Ok(()),
     }
-}
-
-/// Known kinds whose names look like a slip of the pen away.
-fn closest<'k>(kind: &Kind, known: impl Iterator<Item = &'k Kind>) -> Vec<Kind> {
-    const SIMILAR: f64 = 0.75;
-    let mut scored: Vec<_> = known.map(|other| (strsim::jaro_winkler(kind.as_str(), other.as_str()), other)).collect();
-    scored.retain(|(score, _)| *score > SIMILAR);
-    scored.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.cmp(b.1)));
-    scored.into_iter().take(SUGGESTIONS_MAX).map(|(_, kind)| kind.clone()).collect()
 }

@@ -17,6 +17,7 @@ mod leases;
 mod operators;
 #[cfg(feature = "postgres")]
 mod outage;
+mod payloads;
 mod schema;
 mod shutdown;
 mod workers;

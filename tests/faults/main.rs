@@ -27,6 +27,7 @@ mod link;
 mod memory_attacks;
 mod mount;
 mod overload;
+mod payload_attacks;
 mod planted;
 mod players;
 mod poison;

@@ -1,0 +1,279 @@
+//! Schemas and payloads made to be expensive, and ordinary ones beside them that must still be accepted.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Map, Value, json};
+
+use super::payload_check::{PayloadCheck, Unusable, Verdict};
+use crate::job::Json;
+
+/// 10 s: a second is allowed, machines are slow, and without a bound it would be minutes.
+const GENEROUS: Duration = Duration::from_secs(10);
+const NESTED: usize = 100;
+const LARGE: usize = 250_000;
+
+#[track_caller]
+fn compiled(schema: &Value) -> PayloadCheck {
+    let began = Instant::now();
+    let check = PayloadCheck::compile(schema).unwrap_or_else(|error| panic!("{error:?}"));
+    assert!(began.elapsed() < GENEROUS, "compiling took {:?}", began.elapsed());
+    check
+}
+
+/// On a thread like those of the pool.
+fn verdict(schema: Value, payload: Value) -> Verdict {
+    let thread = std::thread::Builder::new().stack_size(64 * 1024 * 1024).spawn(move || {
+        let check = compiled(&schema);
+        let payload = Json::of(&payload).unwrap();
+        let began = Instant::now();
+        let verdict = check.check(&payload).unwrap();
+        assert!(began.elapsed() < GENEROUS, "checking took {:?}", began.elapsed());
+        verdict
+    });
+    thread.unwrap().join().unwrap()
+}
+
+#[track_caller]
+fn refused(schema: Value) -> String {
+    let began = Instant::now();
+    let refusal = PayloadCheck::compile(&schema).expect_err("it is far too expensive");
+    assert!(began.elapsed() < GENEROUS, "refusing took {:?}", began.elapsed());
+    match refusal {
+        Unusable::TooExpensive(reason) => reason,
+        Unusable::Invalid(reason) => panic!("not because of its price: {reason}"),
+    }
+}
+
+fn rules() -> Value {
+    let node = |name| {
+        json!({"type": "object", "required": ["type", "child"], "properties": {
+        "child": {"$ref": "#/$defs/rule"}, "type": {"const": name}}})
+    };
+    let leaf = json!({"type": "object", "required": ["type"], "properties": {"type": {"const": "leaf"}},
+        "additionalProperties": false});
+    json!({"$defs": {"rule": {"oneOf": [node("and"), node("or"), node("not"), leaf]}}, "$ref": "#/$defs/rule"})
+}
+
+fn rule(leaf: &str, depth: usize) -> Value {
+    (0..depth).fold(json!({"type": leaf}), |child, _| json!({"child": child, "type": "not"}))
+}
+
+/// `a0` = `a1` and `a1`, `a1` = `a2` and `a2`, …
+fn doubling(levels: usize, combined: impl Fn(Value) -> Value) -> Value {
+    let mut definitions: Map<_, _> =
+        (0..levels).map(|n| (format!("a{n}"), combined(json!({"$ref": format!("#/$defs/a{}", n + 1)})))).collect();
+    definitions.insert(format!("a{levels}"), json!({"type": "number"}));
+    json!({"$defs": definitions, "$ref": "#/$defs/a0"})
+}
+
+#[test]
+fn a_tree_of_rules_is_accepted_and_a_wrong_leaf_is_found_where_it_is() {
+    assert_eq!(verdict(rules(), rule("leaf", 11)), Verdict::Fits);
+    assert_eq!(verdict(rules(), rule("leaf", NESTED)), Verdict::Fits);
+    let Verdict::Misfit(errors) = verdict(rules(), rule("leef", 11)) else { panic!("it does not fit") };
+    let place = format!("at {}/type:", "/child".repeat(11));
+    assert!(errors.len() == 1 && errors[0].starts_with(&place), "{errors:?}");
+}
+
+#[test]
+fn thousands_of_wrong_elements_are_one_error_of_three_hundred_characters_at_most() {
+    let elements = vec![json!(0); LARGE / 2];
+    let addresses =
+        json!({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "maxItems": 50}]});
+    let any = json!({"anyOf": [{"type": "string"}, {"type": "boolean"}, {"type": "null"}, {"type": "object"}]});
+    for (schema, place) in [
+        (json!({"properties": {"to": addresses}}), "at /to/0: fits none"),
+        (json!({"properties": {"to": {"items": any}}}), "at /to/0: "),
+        (json!({"properties": {"to": {"items": {"type": "string"}}}}), "at /to/0: 0 is not of type"),
+        (json!({"properties": {"to": {"maxItems": 3}}}), "at /to: [0,0,"),
+    ] {
+        let Verdict::Misfit(errors) = verdict(schema, json!({"to": elements})) else { panic!("it does not fit") };
+        assert_eq!(errors.len(), 1);
+        assert!(errors[0].starts_with(place) && errors[0].chars().count() <= 300, "{errors:?}");
+    }
+}
+
+#[test]
+fn a_schema_that_doubles_with_every_reference_is_refused_whatever_it_is_made_of() {
+    for reason in [
+        refused(doubling(27, |next| json!({"allOf": [next, next]}))),
+        refused(doubling(27, |next| json!({"anyOf": [next, next], "unevaluatedProperties": false}))),
+        refused(doubling(27, |next| json!({"if": next, "then": next}))),
+        refused(doubling(27, |next| json!({"dependentSchemas": {"a": next, "b": next}}))),
+    ] {
+        assert!(reason.contains("unfolds to more than 10000") && reason.contains("refer to"), "{reason}");
+    }
+    let hidden = doubling(27, |next| json!({"allOf": [next, next]})).to_string().replace("#/$defs", "#/%24defs");
+    refused(serde_json::from_str(&hidden).unwrap());
+    let named = json!({"$defs": (0..27).map(|n| (format!("d{n}"), json!({"$anchor": format!("a{n}"),
+        "oneOf": [{"$ref": format!("#a{}", n + 1)}, {"$dynamicRef": format!("#a{}", n + 1)}]})))
+        .chain([("last".into(), json!({"$anchor": "a27"}))]).collect::<Map<_, _>>(), "$ref": "#a0"});
+    refused(named);
+    // Ten levels are a thousand schemas: fine.
+    assert_eq!(verdict(doubling(10, |next| json!({"allOf": [next, next]})), json!(1)), Verdict::Fits);
+    // To different places of the payload they may lead as often as they like.
+    let tree = doubling(27, |next| json!({"type": "object", "properties": {"a": next, "b": next}}));
+    assert_eq!(verdict(tree, json!({"a": {}, "b": {}})), Verdict::Fits);
+}
+
+#[test]
+fn a_schema_too_deep_too_large_or_with_too_many_patterns_is_refused_with_what_to_change() {
+    let deep = (0..100).fold(json!({}), |inner, _| json!({"items": inner}));
+    assert!(refused(deep).contains("move inner schemas to $defs"));
+    assert!(refused(json!({"enum": (0..30_000).collect::<Vec<_>>()})).contains("20000"));
+    let patterns: Map<_, _> = (0..101).map(|n| (format!("^{n}"), json!(true))).collect();
+    assert!(refused(json!({"patternProperties": patterns})).contains("patterns"));
+    let chain = doubling(2_000, |next| next);
+    assert!(refused(chain).contains("refer to the last one directly"));
+    assert!(refused(json!({"$ref": "https://example.org/other.json"})).contains("leads nowhere"));
+    let unevaluated: Vec<_> = (0..100).map(|_| json!({"$ref": "#/$defs/a0", "unevaluatedItems": false})).collect();
+    let mut schema = doubling(10, |next| json!({"anyOf": [next, next]}));
+    schema["properties"] = json!({"x": {"prefixItems": unevaluated}});
+    assert!(refused(schema).contains("unevaluated"));
+}
+
+#[test]
+fn a_chain_of_references_through_members_is_compiled_without_running_out_of_stack() {
+    let thread = std::thread::Builder::new().stack_size(64 * 1024 * 1024);
+    let chain = doubling(4_000, |next| json!({"properties": {"a": next}}));
+    thread.spawn(move || PayloadCheck::compile(&chain).map(drop)).unwrap().join().unwrap().unwrap();
+}
+
+#[test]
+fn alternatives_on_every_level_of_a_nested_payload_end_within_bounds() {
+    let twice = |keyword: &str, reference: &str| {
+        json!({"$dynamicAnchor": "n", keyword: [
+            {"properties": {"c": {reference: "#n"}}, "required": ["x"]},
+            {"properties": {"c": {reference: "#n"}}, "required": ["y"]},
+            {"properties": {"c": {reference: "#n"}}, "unevaluatedProperties": false}]})
+    };
+    let payload = (0..NESTED).fold(json!({}), |inner, _| json!({"c": inner, "x": 1, "y": 1, "z": 1}));
+    for keyword in ["anyOf", "oneOf", "allOf"] {
+        for reference in ["$ref", "$dynamicRef"] {
+            verdict(twice(keyword, reference), payload.clone());
+            assert_ne!(verdict(twice(keyword, reference), rule("z", NESTED)), Verdict::Fits);
+        }
+    }
+    // Definitions that try each other in every order, without moving on in the payload.
+    let each_other = |count: usize| {
+        let definitions = (0..count).map(|n| {
+            let others =
+                (0..count).filter(|other| *other != n).map(|other| json!({"$ref": format!("#/$defs/d{other}")}));
+            (format!("d{n}"), json!({"not": {"allOf": others.collect::<Vec<_>>()}}))
+        });
+        json!({"$defs": definitions.collect::<Map<_, _>>(), "$ref": "#/$defs/d0"})
+    };
+    verdict(each_other(8), json!({}));
+    refused(each_other(16));
+}
+
+#[test]
+fn keywords_that_compare_or_match_everything_with_everything_end_within_bounds() {
+    let numbers = Value::Array(vec![json!(0); LARGE / 2]);
+    let names = |count: usize| Value::Object((0..count).map(|n| (format!("p{n}"), json!(1))).collect());
+    let patterns: Map<_, _> = (0..100).map(|n| (format!("x{n}y+z"), json!(true))).collect();
+    let parts = |part: &dyn Fn(usize) -> Value| (0..100).map(part).collect::<Vec<_>>();
+    // Distinct, but the same to a hash that only sees the leaves.
+    let brackets = (0..1u32 << 13).map(|n| {
+        (0..13).fold(json!([]), |inner, bit| if n >> bit & 1 == 1 { json!([inner]) } else { json!([inner, []]) })
+    });
+    let brackets = Value::Array(brackets.collect());
+    for (schema, payload) in [
+        (json!({"uniqueItems": true}), brackets),
+        (
+            json!({"items": {"enum": (0..9_000).map(|n| json!([n])).collect::<Vec<_>>()}}),
+            Value::Array(vec![json!([8_999]); 40_000]),
+        ),
+        (json!({"patternProperties": patterns}), names(20_000)),
+        (
+            json!({"allOf": parts(&|n| json!({"properties": {format!("p{n}"): true}})), "unevaluatedProperties": true}),
+            names(20_000),
+        ),
+        (
+            json!({"allOf": parts(&|n| json!({"contains": {"const": n}, "minContains": 0})), "unevaluatedItems": false}),
+            numbers.clone(),
+        ),
+        (json!({"items": {"allOf": vec![true; 9_000]}}), numbers.clone()),
+        (
+            json!({"items": {"anyOf": parts(&|_| json!({"not": {"multipleOf": 1e-7}}))}}),
+            Value::Array(vec![json!(1e308); 40_000]),
+        ),
+        (json!({"allOf": parts(&|n| json!({"propertyNames": {"pattern": format!("x{n}y+z|^p")}}))}), names(20_000)),
+    ] {
+        verdict(schema, payload);
+    }
+}
+
+#[test]
+fn patterns_take_time_by_the_length_of_the_text_or_are_refused() {
+    let text = "a".repeat(LARGE);
+    let misfit = verdict(json!({"pattern": "^(a+)+$"}), json!(format!("{text}b")));
+    assert!(matches!(misfit, Verdict::Misfit(_)), "{misfit:?}");
+    for pattern in ["^(a+)\\1$", "^(?=.*x)a*$", "(?<!a)b", "(a{1000}){1000}"] {
+        match PayloadCheck::compile(&json!({"pattern": pattern})) {
+            Err(Unusable::Invalid(reason)) => assert!(reason.contains("look-around"), "{reason}"),
+            other => panic!("{pattern}: {other:?}"),
+        }
+    }
+    // Every text makes this one remember more than it can.
+    let bits: String =
+        (0..LARGE).map(|n| if n.wrapping_mul(2_654_435_761) >> 13 & 1 == 0 { '0' } else { '1' }).collect();
+    let slow = |length: usize| json!({"items": {"pattern": format!("1[01]{{{length}}}[^01]")}});
+    assert_eq!(verdict(slow(1_000), json!([bits])), Verdict::TooExpensive);
+    let pieces: Vec<_> = bits.as_bytes().chunks(4_000).map(|piece| std::str::from_utf8(piece).unwrap()).collect();
+    assert_ne!(verdict(slow(1_000), json!(pieces)), Verdict::Fits);
+    // Ordinary ones on ordinary texts.
+    for pattern in
+        ["^https?://", "^[A-Za-z0-9_.-]{1,255}$", "^\\p{L}+$", "^.{1,255}$", "^[^\\s@]+@[^\\s@]+\\.[^\\s@]+$"]
+    {
+        compiled(&json!({"pattern": pattern}));
+    }
+    let addresses: Vec<_> = (0..50).map(|n| format!("somebody.number.{n}@mail.example.org")).collect();
+    assert_eq!(
+        verdict(json!({"items": {"pattern": "^[^\\s@]+@[^\\s@]+\\.[^\\s@]+$"}}), json!(addresses)),
+        Verdict::Fits
+    );
+}
+
+#[test]
+fn large_payloads_of_ordinary_schemas_are_accepted() {
+    let numbers = Value::Array(vec![json!(0); LARGE / 2]);
+    let any = json!({"anyOf": [{"type": "string"}, {"type": "boolean"}, {"type": "null"}, {"type": "integer"}]});
+    assert_eq!(verdict(json!({"items": any}), numbers), Verdict::Fits);
+    let orders: Vec<_> = (0..3_000)
+        .map(|n| json!({"id": n, "name": format!("thing {n}"), "tags": ["a", "b"], "at": {"street": "x", "city": "y"}}))
+        .collect();
+    let order = json!({"type": "object", "required": ["id", "name"], "additionalProperties": false, "properties": {
+        "id": {"type": "integer", "minimum": 0}, "name": {"type": "string", "minLength": 1, "maxLength": 100},
+        "tags": {"type": "array", "items": {"enum": ["a", "b", "c"]}, "uniqueItems": true},
+        "at": {"$ref": "#/$defs/address"}}});
+    let address = json!({"type": "object", "required": ["street", "city"], "properties": {
+        "street": {"type": "string", "pattern": "^[a-z ]+$"}, "city": {"type": "string"}}});
+    let schema = json!({"$defs": {"order": order, "address": address}, "items": {"$ref": "#/$defs/order"}});
+    assert_eq!(verdict(schema, json!(orders)), Verdict::Fits);
+    assert_eq!(
+        verdict(json!({"type": "string", "minLength": 1, "maxLength": 1_000_000}), json!("é".repeat(LARGE / 2))),
+        Verdict::Fits
+    );
+}
+
+#[test]
+fn equal_is_equal_by_value_as_json_schema_has_it() {
+    let unique = || json!({"uniqueItems": true});
+    for (payload, fits) in [
+        (json!([1, 2, "1", true, null, [1], {"a": 1}, 0, false]), true),
+        (json!([1, 1.0]), false),
+        (json!([0, -0.0]), false),
+        (json!([{"a": 1, "b": [2]}, {"b": [2.0], "a": 1}]), false),
+        (json!([[], [[]], [[], []], [[[]]]]), true),
+        (json!([9007199254740993u64, 9007199254740992u64]), true),
+    ] {
+        assert_eq!(verdict(unique(), payload.clone()) == Verdict::Fits, fits, "{payload}");
+    }
+    let listed = json!({"enum": [1, {"a": [1, "x"]}, "text"]});
+    for (payload, fits) in
+        [(json!(1.0), true), (json!({"a": [1.0, "x"]}), true), (json!("tex"), false), (json!({}), false)]
+    {
+        assert_eq!(verdict(listed.clone(), payload.clone()) == Verdict::Fits, fits, "{payload}");
+    }
+}
