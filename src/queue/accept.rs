@@ -34,7 +34,6 @@ impl Item {
 }
 
 /// A request that may be stored, by whatever means.
-#[expect(clippy::large_enum_variant, reason = "lives for a moment")]
 pub(super) enum Unstored {
     New(NewJob),
     /// There is nothing to store: its key was known.
