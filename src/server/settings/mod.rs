@@ -7,6 +7,7 @@ mod file;
 mod form;
 mod in_force;
 mod resolve;
+mod secret_file;
 mod show;
 mod table;
 
@@ -14,5 +15,6 @@ pub(super) use form::{span, without_password};
 pub(super) use in_force::{Executor, LogFormat, Settings};
 pub(super) use resolve::SettingsError;
 pub(super) use resolve::{Offered, Resolved};
+pub(super) use secret_file::read_secret_file;
 pub(super) use show::{markdown, show};
 pub(super) use table::{SETTINGS, Setting};
