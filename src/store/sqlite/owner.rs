@@ -1,4 +1,4 @@
-//! One process owns a file, and only the owner of that process's user can read it.
+//! One process owns a file, and nobody but the user it runs as can read it.
 //!
 //! The lock is on the database file itself, so neither another name for it (a hard link) nor a file that somebody removes
 //! lets a second process in; the operating system lets go of it however we end. On Linux such a lock (`flock`) has nothing
