@@ -1,5 +1,7 @@
 //! Flag before variable before file before default; secrets never shown.
 
+use std::os::unix::fs::PermissionsExt;
+
 use crate::world::{Ended, Running, World, ended, get, until, write};
 
 /// The value and the source of a setting, as `steadfast config` shows them.
@@ -69,6 +71,7 @@ fn secrets_come_from_files_too_and_the_two_ways_exclude_each_other() {
     let world = World::new();
     let token = "canary-token-0123456789";
     let file = write(&world.path("token"), &format!("{token}\n"));
+    set_mode(&file, 0o600);
     let server = world.serve(&[("STEADFAST_ADMIN_TOKEN_FILE", &file), ("RUST_LOG", "trace")]);
     let path = format!("{}/jobs", server.url);
     assert_eq!(get(&path, None).0, 401);
@@ -83,6 +86,44 @@ fn secrets_come_from_files_too_and_the_two_ways_exclude_each_other() {
     let mut both = world.steadfast();
     both.arg("config").env("STEADFAST_ADMIN_TOKEN", token).env("STEADFAST_ADMIN_TOKEN_FILE", &file);
     assert!(ended(&mut both).one_line(2).contains("exclude each other"));
+}
+
+fn set_mode(file: &str, mode: u32) {
+    std::fs::set_permissions(file, std::fs::Permissions::from_mode(mode)).unwrap();
+}
+
+#[test]
+fn a_file_with_a_secret_that_is_a_link_or_that_anybody_may_read_is_refused_with_the_way_out() {
+    let world = World::new();
+    let database_url = write(&world.path("url"), "postgres://me:canary@db.example/jobs");
+    let token = write(&world.path("token"), "canary-token-0123456789");
+    let link = world.path("link");
+    std::os::unix::fs::symlink(&token, &link).unwrap();
+    let link = link.to_str().unwrap();
+    // The settings of a server, and the token of a command that talks to one.
+    let ways = [
+        (vec!["config"], "DATABASE_URL_FILE", &database_url),
+        (vec!["config"], "STEADFAST_ADMIN_TOKEN_FILE", &token),
+        (vec!["jobs", "list"], "STEADFAST_TOKEN_FILE", &token),
+    ];
+    for (arguments, variable, file) in ways {
+        let run = |path: &str| ended(world.steadfast().args(&arguments).env(variable, path));
+        for mode in [0o644, 0o604, 0o620, 0o660] {
+            set_mode(file, mode);
+            let done = run(file);
+            let line = done.one_line(2);
+            assert!(line.contains(&format!("mode {mode:o}")) && line.contains("chmod 600"), "{line}");
+            assert!(!line.contains("canary"), "{line}");
+        }
+        for mode in [0o600, 0o400, 0o440] {
+            set_mode(file, mode);
+            assert!(!run(file).stderr.contains("mode"), "{mode:o}");
+        }
+        let done = run(link);
+        assert!(done.one_line(2).contains("is a link"), "{}", done.stderr);
+        let done = run(world.directory.path().to_str().unwrap());
+        assert!(done.one_line(2).contains("is not a file"), "{}", done.stderr);
+    }
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Strangers at the file of a running server: one holds its lock, one reads for long, one wants to serve it too, one
 //! takes a copy. What the store alone does about them is in `tests/sqlite`.
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -111,6 +112,7 @@ fn f41_a_second_server_is_refused_and_a_backup_is_whole() {
         let acknowledged = load.acknowledged();
         let copy = world.path(&format!("copy-{round}.db"));
         stranger(&world.path("steadfast.db")).execute("VACUUM INTO ?1", [shown(&copy)]).unwrap();
+        std::fs::set_permissions(&copy, std::fs::Permissions::from_mode(0o600)).unwrap();
         let store = SqliteStore::open(SqliteSettings::at(&copy)).unwrap();
         for ids in acknowledged.chunks(1000) {
             let found = runtime.block_on(store.get(ids.to_vec())).unwrap();

@@ -6,7 +6,9 @@ use steadfast::job::JobId;
 use steadfast::store::Store;
 use tokio::task::JoinSet;
 
-use crate::jobs_file::{JobsFile, assert_sound, claim, counted, enqueue, jobs, open, stranger, told, until};
+use crate::jobs_file::{
+    JobsFile, assert_sound, claim, counted, enqueue, jobs, make_private, open, stranger, told, until,
+};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_backup_under_load_opens_as_a_store_with_every_job_acknowledged_before_it() {
@@ -33,6 +35,7 @@ async fn a_backup_under_load_opens_as_a_store_with_every_job_acknowledged_before
         let backup = tokio::task::spawn_blocking(move || stranger(&from).execute("VACUUM INTO ?1", [to]));
         backup.await.unwrap().unwrap();
 
+        make_private(&copy);
         let restored = open(&copy);
         assert!(restored.get(expected).await.unwrap().iter().all(Option::is_some), "round {round}");
         assert_eq!(told(&restored).await, counted(&stranger(&copy)));

@@ -6,7 +6,9 @@ use steadfast::job::{JobId, Status};
 use steadfast::store::sqlite::{SqliteSettings, SqliteStore};
 use steadfast::store::{List, Store, StoreError, StoreErrorKind};
 
-use crate::jobs_file::{JobsFile, assert_sound, checked, claim_of, counted, enqueue, in_queue, jobs, told, walk};
+use crate::jobs_file::{
+    JobsFile, assert_sound, checked, claim_of, counted, enqueue, in_queue, jobs, told, walk, write_private,
+};
 use crate::refusals::refusal;
 
 const PAGE: usize = 4096;
@@ -15,7 +17,7 @@ const JOBS: usize = 300;
 /// Puts this content in the file's place and looks at it in every way there is: each must fail or tell of all jobs.
 /// Returns whether it was opened.
 async fn look(file: &JobsFile, content: &[u8], ids: &[JobId], what: &str) -> bool {
-    for suffix in ["-wal", "-shm", ".lock"] {
+    for suffix in ["-wal", "-shm"] {
         let _ = fs::remove_file(file.beside(suffix));
     }
     fs::write(&file.path, content).unwrap();
@@ -139,8 +141,8 @@ async fn a_log_that_ends_in_the_middle_of_a_commit_is_opened_at_the_commit_befor
     let mut whole_batches = Vec::new();
     for parts in 0..=16 {
         let copy = JobsFile::new();
-        fs::write(&copy.path, &database).unwrap();
-        fs::write(copy.beside("-wal"), &log[..log.len() * parts / 16]).unwrap();
+        write_private(&copy.path, &database);
+        write_private(&copy.beside("-wal"), &log[..log.len() * parts / 16]);
         let store = copy.open();
         let tally = counted(&copy.stranger());
         assert!(tally.values().all(|n| *n == 10), "{parts}/16 of the log: {tally:?}");

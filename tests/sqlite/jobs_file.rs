@@ -2,6 +2,7 @@
 //! stranger who opens the same file with plain SQLite.
 
 use std::collections::BTreeMap;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -89,6 +90,16 @@ pub(crate) struct HeldLock(#[expect(dead_code, reason = "held, not used")] Conne
 
 pub(crate) fn open(path: &Path) -> Arc<SqliteStore> {
     Arc::new(SqliteStore::open(SqliteSettings::at(path)).unwrap())
+}
+
+/// A file that only its owner may read, as the store wants it.
+pub(crate) fn write_private(path: &Path, content: &[u8]) {
+    std::fs::write(path, content).unwrap();
+    make_private(path);
+}
+
+pub(crate) fn make_private(path: &Path) {
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).unwrap();
 }
 
 pub(crate) fn stranger(path: &Path) -> Connection {

@@ -4,7 +4,9 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 
-use crate::jobs_file::{JobsFile, enqueue, jobs, open};
+use steadfast::store::sqlite::{SqliteSettings, SqliteStore, migrate};
+
+use crate::jobs_file::{JobsFile, counted, enqueue, jobs, open, walk};
 
 fn mode(path: &Path) -> String {
     let metadata = fs::metadata(path).unwrap_or_else(|error| panic!("{path:?}: {error}"));
@@ -16,25 +18,48 @@ async fn the_file_and_everything_beside_it_are_readable_by_their_owner_only() {
     let file = JobsFile::new();
     let store = file.open();
     enqueue(&store, jobs(10)).await;
-    for suffix in ["", "-wal", "-shm", ".lock"] {
+    for suffix in ["", "-wal", "-shm"] {
         assert_eq!(mode(&file.beside(suffix)), "600", "jobs.db{suffix}");
     }
     let mut names: Vec<_> =
         fs::read_dir(file.dir.path()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
     names.sort();
-    assert_eq!(names, ["jobs.db", "jobs.db-shm", "jobs.db-wal", "jobs.db.lock"]);
+    assert_eq!(names, ["jobs.db", "jobs.db-shm", "jobs.db-wal"]);
+}
+
+#[tokio::test]
+async fn a_file_that_others_may_read_is_refused_with_the_way_out_and_left_as_it_is() {
+    let (file, ids) = JobsFile::with_jobs(3).await;
+    // SQLite's files are there while somebody has the database open.
+    let stranger = file.stranger();
+    counted(&stranger);
+    enqueue(&file.open(), jobs(1)).await;
+    for suffix in ["", "-wal", "-shm"] {
+        for (bits, shown) in [(0o640, "640"), (0o604, "604"), (0o620, "620"), (0o601, "601")] {
+            let path = file.beside(suffix);
+            fs::set_permissions(&path, fs::Permissions::from_mode(bits)).unwrap();
+            let refused = SqliteStore::open(SqliteSettings::at(&file.path)).unwrap_err().to_string();
+            assert!(refused.contains(&format!("mode {shown}")), "{refused}");
+            assert!(refused.ends_with(&format!("chmod 600 {}", path.canonicalize().unwrap().display())), "{refused}");
+            let refused = migrate(&file.path).unwrap_err().to_string();
+            assert!(refused.contains("chmod 600"), "{refused}");
+            assert_eq!(mode(&path), shown);
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        }
+    }
+    drop(stranger);
+    assert_eq!(walk(&file.open()).await.unwrap().len(), ids.len() + 1);
 }
 
 #[test]
-fn directories_that_had_to_be_made_are_their_owners_only_and_others_stay_as_they_were() {
+fn a_directory_that_is_not_there_is_refused_with_the_way_out_and_not_made() {
     let file = JobsFile::new();
-    let given = file.dir.path().join("given");
-    fs::create_dir(&given).unwrap();
-    fs::set_permissions(&given, fs::Permissions::from_mode(0o755)).unwrap();
-    open(&given.join("made/deeper/jobs.db"));
-    assert_eq!(mode(&given), "755");
-    assert_eq!(mode(&given.join("made")), "700");
-    assert_eq!(mode(&given.join("made/deeper")), "700");
+    let missing = file.dir.path().join("missing");
+    let refused = SqliteStore::open(SqliteSettings::at(missing.join("jobs.db"))).unwrap_err().to_string();
+    let expected = format!("its directory {} does not exist; make it (mkdir -p", missing.display());
+    assert!(refused.contains(&expected), "{refused}");
+    assert!(migrate(missing.join("jobs.db")).unwrap_err().to_string().contains(&expected));
+    assert!(!missing.exists());
 }
 
 #[test]
@@ -47,6 +72,6 @@ fn a_file_reached_through_a_link_has_its_companions_beside_itself() {
     symlink(&file.path, &link).unwrap();
     let store = open(&link);
     assert_eq!(store.path(), file.path.canonicalize().unwrap());
-    assert!(file.beside(".lock").exists() && file.beside("-wal").exists());
+    assert!(file.beside("-wal").exists());
     assert_eq!(fs::read_dir(&elsewhere).unwrap().count(), 1);
 }

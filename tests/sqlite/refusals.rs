@@ -10,7 +10,7 @@ use steadfast::store::sqlite::{SqliteSettings, SqliteStore};
 use tempfile::TempDir;
 
 use crate::child::{Role, SecondProcess};
-use crate::jobs_file::{JobsFile, jobs, stranger};
+use crate::jobs_file::{JobsFile, jobs, make_private, stranger, write_private};
 
 /// Opens what cannot be opened; the file must be the same afterwards, byte for byte.
 pub(crate) fn refusal(path: &Path) -> String {
@@ -49,7 +49,7 @@ async fn a_file_that_another_process_owns() {
 async fn a_file_that_is_open_in_this_process_already() {
     let (file, ids) = JobsFile::with_jobs(3).await;
     let store = file.open();
-    assert_says(&refusal(&file.path), "another process", "one process owns a SQLite file");
+    assert_says(&refusal(&file.path), "this process has it open already", "one process owns a SQLite file");
     assert_eq!(crate::jobs_file::walk(&store).await.unwrap().len(), ids.len());
 }
 
@@ -60,11 +60,51 @@ fn a_file_that_is_open_through_a_link_to_it() {
     symlink(&file.path, &link).unwrap();
     let through_link = crate::jobs_file::open(&link);
     assert_eq!(through_link.path(), file.path.canonicalize().unwrap());
-    assert_says(&refusal(&file.path), "another process", "one process owns a SQLite file");
+    assert_says(&refusal(&file.path), "this process has it open already", "one process owns a SQLite file");
     drop(through_link);
     let _direct = file.open();
     let refused = SqliteStore::open(SqliteSettings::at(&link)).unwrap_err().to_string();
-    assert_says(&refused, "another process", "one process owns a SQLite file");
+    assert_says(&refused, "this process has it open already", "one process owns a SQLite file");
+}
+
+#[tokio::test]
+async fn another_name_of_a_file_that_is_owned() {
+    let (file, ids) = JobsFile::with_jobs(3).await;
+    let hard_link = file.dir.path().join("hard_link.db");
+    fs::hard_link(&file.path, &hard_link).unwrap();
+    let mut owner = SecondProcess::start(Role::Own, &file.path);
+    assert_eq!(owner.hear().as_deref(), Some("open"));
+    // What an earlier version used as its lock.
+    let _ = fs::remove_file(file.beside(".lock"));
+    assert_says(&refusal(&hard_link), &format!("another process ({}) has it open", owner.id()), "PostgreSQL");
+    assert_says(&refusal(&file.path), &format!("another process ({}) has it open", owner.id()), "PostgreSQL");
+    owner.kill();
+    let store = file.open();
+    assert_says(&refusal(&hard_link), "this process has it open already", "PostgreSQL");
+    assert_eq!(crate::jobs_file::walk(&store).await.unwrap().len(), ids.len());
+}
+
+/// POSIX takes every lock of a file from a process that closes any descriptor of it: refusing a second store in this
+/// process must not cost the first one the locks by which other programs see that the file is in use.
+#[tokio::test]
+async fn a_second_store_in_this_process_leaves_the_first_ones_locks_alone() {
+    let (file, _) = JobsFile::with_jobs(3).await;
+    let store = file.open();
+    crate::jobs_file::enqueue(&store, jobs(1)).await;
+    let locks = || {
+        let inode = format!(":{}", file.path.metadata().unwrap().ino());
+        let pid = std::process::id().to_string();
+        let all = fs::read_to_string("/proc/locks").unwrap();
+        let ours = all.lines().filter(|line| {
+            let lock: Vec<_> = line.split_whitespace().collect();
+            lock[1] == "POSIX" && lock[4] == pid && lock[5].ends_with(&inode)
+        });
+        ours.count()
+    };
+    assert!(locks() > 0, "SQLite holds a lock on a database that is open");
+    SqliteStore::open(SqliteSettings::at(&file.path)).unwrap_err();
+    assert_eq!(steadfast::store::sqlite::migrate(&file.path).unwrap(), 0);
+    assert!(locks() > 0, "the locks are gone");
 }
 
 #[test]
@@ -127,7 +167,6 @@ impl Ordinary {
         if let Some(name) = jobs {
             let path = sealed.join(name);
             drop(crate::jobs_file::open(&path));
-            fs::remove_file(sealed.join(format!("{name}.lock"))).unwrap();
             if self.is_root {
                 chown(&path, Some(NOBODY), Some(NOBODY)).unwrap();
             }
@@ -154,17 +193,8 @@ fn a_writable_file_in_a_read_only_directory() {
     let before = fs::read(&path).unwrap();
     let refused = ordinary.tries(&path);
     assert_names(&refused, &path);
-    assert_says(&refused, "its lock file", "check the directory's permissions");
+    assert_says(&refused, "cannot write it, or make its files beside it", "permissions of the file and its directory");
     assert!(fs::read(&path).unwrap() == before);
-}
-
-#[test]
-fn a_directory_that_cannot_be_made() {
-    let ordinary = Ordinary::new();
-    let path = ordinary.sealed(None).join("deeper/jobs.db");
-    let refused = ordinary.tries(&path);
-    assert_names(&refused, &path);
-    assert_says(&refused, "its directory cannot be made", "make it, or choose another");
 }
 
 #[test]
@@ -172,7 +202,7 @@ fn a_file_that_is_not_a_database() {
     let file = JobsFile::new();
     // A single byte is what SQLite itself may leave in a file that is to become a database.
     for content in ["no", "name,email\nada,ada@example.org\n", &"long ".repeat(10_000)] {
-        fs::write(&file.path, content).unwrap();
+        write_private(&file.path, content.as_bytes());
         let refused = refusal(&file.path);
         assert_says(
             &refused,
@@ -187,6 +217,7 @@ fn a_database_of_another_program() {
     for journal_mode in ["delete", "wal"] {
         let file = JobsFile::new();
         let theirs = stranger(&file.path);
+        make_private(&file.path);
         theirs.pragma_update(None, "journal_mode", journal_mode).unwrap();
         theirs.execute_batch("CREATE TABLE accounts (name TEXT); INSERT INTO accounts VALUES ('ada')").unwrap();
         // Once while they have it open, once after.

@@ -186,7 +186,7 @@ fn new_file(url: &str) -> Result<PathBuf> {
 }
 
 fn remove_sqlite(file: &Path) {
-    for suffix in ["", "-wal", "-shm", ".lock"] {
+    for suffix in ["", "-wal", "-shm"] {
         let mut path = file.as_os_str().to_owned();
         path.push(suffix);
         // What is not there need not be removed.

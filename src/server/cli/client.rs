@@ -10,6 +10,7 @@ use ureq::http::{Method, Request, Uri};
 use super::Target;
 use super::hints::in_commands;
 use crate::server::exit::{Exit, Failure};
+use crate::server::settings::read_secret_file;
 
 /// 64 MiB: the answer to a batch repeats its payloads.
 const ANSWER_MAX_BYTES: u64 = 64 * 1024 * 1024;
@@ -193,8 +194,8 @@ fn token() -> Result<Option<Token>> {
             Err(usage("STEADFAST_TOKEN and STEADFAST_TOKEN_FILE exclude each other: unset one".into()).into())
         }
         (None, Some(path)) => {
-            let token = std::fs::read_to_string(&path)
-                .map_err(|error| usage(format!("STEADFAST_TOKEN_FILE {path:?} cannot be read: {error}")))?;
+            let token = read_secret_file(std::path::Path::new(&path))
+                .map_err(|problem| usage(format!("STEADFAST_TOKEN_FILE {path:?} {problem}")))?;
             Ok(Some(Token { text: token.trim().to_owned(), variable: "STEADFAST_TOKEN_FILE" }))
         }
         (token, None) => Ok(token.map(|text| Token { text, variable: "STEADFAST_TOKEN" })),

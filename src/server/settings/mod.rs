@@ -8,6 +8,7 @@ mod file;
 mod form;
 mod in_force;
 mod resolve;
+mod secret_file;
 mod show;
 mod table;
 
@@ -16,5 +17,6 @@ pub(super) use form::span;
 pub(super) use in_force::{Executor, LogFormat, Settings};
 pub(super) use resolve::SettingsError;
 pub(super) use resolve::{Offered, Resolved, closest};
+pub(super) use secret_file::read_secret_file;
 pub(super) use show::{markdown, show};
 pub(super) use table::{SETTINGS, Setting};

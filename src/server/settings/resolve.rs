@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use super::database_url::holds_password;
 use super::file::{self, FileContents};
 use super::form::Form;
+use super::secret_file::read_secret_file;
 use super::table::{SETTINGS, Setting};
 
 /// The file that is read if it is there.
@@ -96,8 +97,8 @@ impl Resolved {
             );
             return Err(SettingsError(message));
         }
-        let text = std::fs::read_to_string(&path).map_err(|error| {
-            SettingsError(format!("setting {file_key}: {path:?} (from {}) cannot be read: {error}", in_file.source))
+        let text = read_secret_file(Path::new(&path)).map_err(|problem| {
+            SettingsError(format!("setting {file_key}: {path:?} (from {}) {problem}", in_file.source))
         })?;
         let text = text.trim_end_matches(['\n', '\r']).to_owned();
         let value = Value { text: Some(text), source: Source::File(path.into()) };

@@ -3,7 +3,11 @@
 //! One table of jobs is the truth; every verb is one conditional statement on it, fenced by the lease token, decided by
 //! the server's clock. What a process remembers (lanes, wakes) only hurries. Nothing here rests on isolation levels,
 //! replicas or this machine's clock. One file per verb, each beside its SQL; `pool` connects, `driver` is where the
-//! connections live, `trouble` says what to try again, `batch` lets calls share a commit, `lanes` says where a claim starts to look.
+//! connections live, `cause` keeps data out of errors, `trouble` says what to try again, `batch` lets calls share a
+//! commit, `lanes` says where a claim starts to look.
+//!
+//! Nothing here logs what is stored, but the driver does: at `debug` it prints the parameters of every statement. A program
+//! that embeds this keeps the target `tokio_postgres` at `warn` in its own log filter.
 
 mod ask;
 mod attempts;

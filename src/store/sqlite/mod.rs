@@ -21,6 +21,7 @@ mod list;
 mod mark;
 mod migrate;
 mod open;
+mod owner;
 mod pause;
 mod ping;
 #[cfg(test)]
@@ -47,7 +48,8 @@ use async_trait::async_trait;
 pub use rusqlite::Connection;
 
 use self::checkpoint::Checkpointer;
-use self::open::{OpenedFile, OwnerLock};
+use self::open::OpenedFile;
+use self::owner::OwnerLock;
 use self::ping::LastWrite;
 use self::readers::Readers;
 use self::time::{StoreTime, catch_up};
@@ -62,7 +64,7 @@ use crate::store::{
 /// How to open the embedded store.
 #[derive(Debug, Clone)]
 pub struct SqliteSettings {
-    /// The file. It and its directory are made if missing.
+    /// The file. It is made if missing; its directory must be there.
     pub path: PathBuf,
     /// Whose time decides what is due; anything but the system's is for tests.
     pub clock: Arc<dyn Clock>,
@@ -94,7 +96,8 @@ pub struct SqliteStore {
     time: StoreTime,
     wake: Wake,
     path: PathBuf,
-    _owner: OwnerLock,
+    /// Readers that are still at work share it.
+    _owner: Arc<OwnerLock>,
 }
 
 impl SqliteStore {
@@ -113,7 +116,8 @@ impl SqliteStore {
             Writer::start(connection, time.clone(), wake.clone()).map_err(|error| cannot_start(error.into()))?;
         let checkpointer =
             Checkpointer::start(checkpoints, writer.inbox()).map_err(|error| cannot_start(error.into()))?;
-        let readers = Readers::new(path.clone(), settings.read_limit);
+        let owner = Arc::new(owner);
+        let readers = Readers::new(path.clone(), settings.read_limit, owner.clone());
         Ok(Self {
             _checkpointer: checkpointer,
             readers,

@@ -1,14 +1,12 @@
 //! Opens the file: everything that can be wrong with it is found here, before the first job, and said clearly.
 
-use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 use super::migrate::{check_identity, is_up_to_date, migrate};
+use super::owner::{NotOwner, OwnerLock, become_owner, beside, check_modes, find_or_make};
 use crate::planted::{Bug, planted};
 use crate::store::OpenError;
 
@@ -17,10 +15,6 @@ const SQLITE_MIN_VERSION: i32 = 3_051_003;
 
 /// 10 s: longer than a backup or a person at the `sqlite3` prompt holds a lock, shorter than a caller waits.
 pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// Held as long as the store is open: one process owns a file. The operating system lets go of it however we end.
-#[derive(Debug)]
-pub(super) struct OwnerLock(#[expect(dead_code, reason = "closing the file releases the lock")] File);
 
 /// A file that is ours alone, migrated, with the settings our promises need.
 pub(super) struct OpenedFile {
@@ -36,30 +30,61 @@ pub(super) fn open(given: &Path) -> Result<OpenedFile, OpenError> {
             format!("this program was built with SQLite {}, which can damage a database", rusqlite::version());
         return Err(OpenError::new(given.display(), problem, "build it with SQLite 3.51.3 or newer"));
     }
-    let path = prepare_file(given)?;
-    let owner = lock_owner(&path)?;
+    let path = find_or_make(given)?;
+    let owner = become_owner(&path)?;
     let mut connection = connect_to_ours(&path)?;
     migrate(&mut connection, &path)?;
     Ok(OpenedFile { path, owner, connection })
 }
 
-/// Brings the schema up to date. Becomes the owner only if there is something to do: beside a server of this version
-/// there is not, and under a server of an older one nothing may be changed.
+/// Brings the schema up to date. Beside a server of this version there is nothing to do, and under a server of an older
+/// one nothing may be changed.
 pub(super) fn migrate_file(given: &Path) -> Result<usize, OpenError> {
-    let path = prepare_file(given)?;
-    let mut connection = connect_to_ours(&path)?;
-    let _owner = if is_up_to_date(&connection) { None } else { Some(lock_owner(&path)?) };
-    migrate(&mut connection, &path)
+    let path = find_or_make(given)?;
+    match become_owner(&path) {
+        Ok(owner) => {
+            let mut connection = connect_to_ours(&path)?;
+            let steps = migrate(&mut connection, &path);
+            drop(connection);
+            drop(owner);
+            steps
+        }
+        Err(NotOwner::Taken(_)) if is_up_to_date(&look(&path)?) => Ok(0),
+        Err(not_owner) => Err(not_owner.into()),
+    }
+}
+
+fn connect_to_ours(path: &Path) -> Result<Connection, OpenError> {
+    // First of all: whatever SQLite makes beside the file gets its mode.
+    check_modes(path)?;
+    // Closed only after the other one is open: the last to close would copy the log into the file.
+    let looking = look(path)?;
+    check_whole(&looking, path)?;
+    let flags = OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_READ_WRITE;
+    connect(path, flags).map_err(|error| cannot_open(path, error))
 }
 
 /// Looks whose file it is before anything is set in it, over a connection that cannot write, not even on closing.
-fn connect_to_ours(path: &Path) -> Result<Connection, OpenError> {
+fn look(path: &Path) -> Result<Connection, OpenError> {
     let failed = |error| cannot_open(path, error);
-    let flags = OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let looking = Connection::open_with_flags(path, flags | OpenFlags::SQLITE_OPEN_READ_ONLY).map_err(failed)?;
+    let flags = OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_READ_ONLY;
+    let looking = Connection::open_with_flags(path, flags).map_err(failed)?;
     looking.busy_timeout(BUSY_TIMEOUT).map_err(failed)?;
     check_identity(&looking, path)?;
-    connect(path, flags | OpenFlags::SQLITE_OPEN_READ_WRITE).map_err(failed)
+    Ok(looking)
+}
+
+/// SQLite takes the missing end of the last page for zeros, and rows in it would be gone without a word. While there is a
+/// log, it may be what completes the page.
+fn check_whole(connection: &Connection, path: &Path) -> Result<(), OpenError> {
+    let failed = |error| cannot_open(path, error);
+    let page_bytes: u64 = connection.pragma_query_value(None, "page_size", |row| row.get(0)).map_err(failed)?;
+    let bytes = |path: &Path| std::fs::metadata(path).map_or(0, |metadata| metadata.len());
+    if bytes(path) % page_bytes != 0 && bytes(&beside(path, "-wal")) == 0 {
+        let problem = "it is damaged (its last page is cut off)";
+        return Err(OpenError::new(path.display(), problem, DAMAGED_WAY_OUT));
+    }
+    Ok(())
 }
 
 /// A further connection that only reads.
@@ -99,88 +124,19 @@ fn connect(path: &Path, flags: OpenFlags) -> rusqlite::Result<Connection> {
     Ok(connection)
 }
 
-/// Makes the file and its directory if they are missing, readable by their owner only.
-fn prepare_file(given: &Path) -> Result<PathBuf, OpenError> {
-    let shown = given.display();
-    if given.is_dir() {
-        return Err(OpenError::new(shown, "it is a directory", "give the path of a file in it"));
-    }
-    if let Some(directory) = given.parent().filter(|directory| !directory.as_os_str().is_empty() && !directory.exists())
-    {
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(|error| {
-            OpenError::new(&shown, format!("its directory cannot be made ({error})"), "make it, or choose another")
-        })?;
-    }
-    // An administrator may write to read-only files; that nobody is meant to is still what the mode says.
-    if fs::metadata(given).is_ok_and(|metadata| metadata.permissions().mode() & 0o222 == 0) {
-        return Err(OpenError::new(shown, "it is read-only", "make it writable (chmod u+w), or choose another file"));
-    }
-    OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .mode(0o600)
-        .open(given)
-        .and_then(|_| given.canonicalize())
-        .map_err(|error| {
-            let way_out = match error.kind() {
-                io::ErrorKind::PermissionDenied => "give this user the right to write there, or choose another path",
-                io::ErrorKind::ReadOnlyFilesystem => "choose a path on a file system that can be written",
-                _ => "choose another path",
-            };
-            OpenError::new(shown, error, way_out)
-        })
-}
-
-fn lock_owner(path: &Path) -> Result<OwnerLock, OpenError> {
-    let mut lock_path = path.as_os_str().to_owned();
-    lock_path.push(".lock");
-    let lock_path = PathBuf::from(lock_path);
-    let failed = |error: io::Error| {
-        OpenError::new(
-            path.display(),
-            format!("its lock file {} fails: {error}", lock_path.display()),
-            "check the directory's permissions",
-        )
-    };
-    let mut file = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .mode(0o600)
-        .open(&lock_path)
-        .map_err(failed)?;
-    match file.try_lock() {
-        Ok(()) => {
-            // The number is for people reading the refusal below; the lock is what counts.
-            file.set_len(0).and_then(|()| write!(file, "{}", std::process::id())).map_err(failed)?;
-            Ok(OwnerLock(file))
-        }
-        Err(TryLockError::WouldBlock) if planted(Bug::TwoOwners) => Ok(OwnerLock(file)),
-        Err(TryLockError::WouldBlock) => {
-            let mut owner = String::new();
-            // Whatever cannot be read is left out of the message.
-            let _ = file.take(20).read_to_string(&mut owner);
-            let problem =
-                format!("another process ({}) has it open", if owner.is_empty() { "unknown" } else { &owner });
-            let way_out = "one process owns a SQLite file: stop the other one, or use PostgreSQL for several processes";
-            Err(OpenError::new(path.display(), problem, way_out))
-        }
-        Err(TryLockError::Error(error)) => Err(failed(error)),
-    }
-}
+const DAMAGED_WAY_OUT: &str = "restore a backup; `sqlite3 FILE .recover` saves what can be saved";
 
 pub(super) fn cannot_open(path: &Path, error: rusqlite::Error) -> OpenError {
     let (problem, way_out) = match error.sqlite_error_code() {
         Some(ErrorCode::NotADatabase) => {
             ("it is not a SQLite database", "give the path of a new file, or of one that Steadfast made")
         }
-        Some(ErrorCode::DatabaseCorrupt) => {
-            ("it is damaged", "restore a backup; `sqlite3 FILE .recover` saves what can be saved")
-        }
+        Some(ErrorCode::DatabaseCorrupt) => ("it is damaged", DAMAGED_WAY_OUT),
         Some(ErrorCode::DatabaseBusy) => ("another program holds a lock on it", "close that program, then start again"),
+        Some(ErrorCode::CannotOpen | ErrorCode::ReadOnly) => (
+            "SQLite cannot write it, or make its files beside it",
+            "check the permissions of the file and its directory",
+        ),
         Some(ErrorCode::DiskFull) => ("the disk is full", "free some space, then start again"),
         _ => ("SQLite cannot open it", "see the cause"),
     };

@@ -6,7 +6,10 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use tokio::time::timeout;
+
 use super::SqliteStore;
+use super::fault::is_lock;
 use super::migrate::APPLICATION_ID;
 use super::transaction::Tx;
 use super::writer::{Lane, Verb};
@@ -14,6 +17,9 @@ use crate::store::{StoreError, StoreErrorKind};
 
 /// 10 s: as often as an orchestrator usually asks; one page of the log each.
 const WRITE_INTERVAL: Duration = Duration::from_secs(10);
+
+/// 500 ms: a write takes some milliseconds, and readiness must be answered within its own time limit.
+const WRITE_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// When a write was last seen to succeed.
 #[derive(Debug, Default)]
@@ -36,13 +42,15 @@ pub(super) async fn ping(store: &SqliteStore) -> Result<(), StoreError> {
         return Err(trouble);
     }
     if inbox.has_write_failed() || !store.last_write.is_recent() {
-        match store.writer.write(WriteSomething).await {
-            Ok(()) => {
+        match timeout(WRITE_TIMEOUT, store.writer.write(WriteSomething)).await {
+            Ok(Ok(())) => {
                 inbox.write_succeeded();
                 store.last_write.is_now();
             }
-            Err(error) if error.kind() == StoreErrorKind::Full => {}
-            Err(error) => return Err(error),
+            Ok(Err(error)) if error.kind() == StoreErrorKind::Full || is_lock(&error) => {}
+            Ok(Err(error)) => return Err(error),
+            // Somebody holds a lock, as a backup does: callers wait for that, too, and it is no reason to send them away.
+            Err(_) => {}
         }
     }
     store.readers.read("ping", |connection| connection.query_row("SELECT 1", [], |_| Ok(()))).await

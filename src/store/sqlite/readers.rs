@@ -9,6 +9,7 @@ use tokio::sync::Semaphore;
 
 use super::fault::store_error;
 use super::open::open_reader;
+use super::owner::OwnerLock;
 use crate::store::{StoreError, StoreErrorKind};
 
 /// 4: reads are short; more connections would only hold more of the cache.
@@ -23,11 +24,14 @@ pub(super) struct Readers {
     limit: Duration,
     idle: Arc<Mutex<Vec<Connection>>>,
     places: Arc<Semaphore>,
+    /// A read that outlives the store still has the file open.
+    _owner: Arc<OwnerLock>,
 }
 
 impl Readers {
-    pub(super) fn new(path: PathBuf, limit: Duration) -> Self {
-        Self { path, limit, idle: Arc::default(), places: Arc::new(Semaphore::new(CONNECTIONS)) }
+    pub(super) fn new(path: PathBuf, limit: Duration, owner: Arc<OwnerLock>) -> Self {
+        let places = Arc::new(Semaphore::new(CONNECTIONS));
+        Self { path, limit, idle: Arc::default(), places, _owner: owner }
     }
 
     /// Runs `query` on a thread that may block.
