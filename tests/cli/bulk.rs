@@ -150,7 +150,9 @@ fn payloads_come_inline_from_a_file_and_from_stdin() {
     let file = write(&world.path("payload.json"), "{\n  \"text\": \"from a file\"\n}\n");
     let job = server.run(&world, &["enqueue", "summarize_text", "--file", &file, "--key", "k", "--json"]).json();
     assert_eq!(job["payload"]["text"], "from a file");
-    let known = server.run(&world, &["enqueue", "summarize_text", r#"{"text":"b"}"#, "--key", "k"]);
+    let other = server.run(&world, &["enqueue", "summarize_text", r#"{"text":"b"}"#, "--key", "k"]);
+    assert!(other.one_line(1).contains(job["id"].as_str().unwrap()), "{}", other.stderr);
+    let known = server.run(&world, &["enqueue", "summarize_text", r#"{"text":"from a file"}"#, "--key", "k"]);
     assert!(known.stdout.contains(job["id"].as_str().unwrap()) && known.stdout.contains("known"), "{}", known.stdout);
     let mut command = world.steadfast();
     command.args(["enqueue", "summarize_text", "--file", "-", "--delay", "1h", "--priority", "-5", "--json"]);
