@@ -56,7 +56,7 @@ mod tests {
     #[test]
     fn what_would_begin_a_line_or_steer_a_terminal_is_written_as_an_escape() {
         let mut written = String::new();
-        write!(Escaping(&mut written), "{}", "a\nb\r\u{1b}[2J\u{85}\u{202e}é \"q\"").unwrap();
+        Escaping(&mut written).write_str("a\nb\r\u{1b}[2J\u{85}\u{202e}é \"q\"").unwrap();
         assert_eq!(written, "a\\nb\\r\\u{1b}[2J\\u{85}\\u{202e}é \"q\"");
     }
 }
