@@ -6,6 +6,7 @@
 mod check_pool;
 mod enqueue;
 mod error;
+mod meter;
 mod metered_json;
 mod open;
 mod payload_check;
