@@ -1,170 +1,21 @@
 //! A payload as the schema validator sees it: every look at it is charged to an allowance, and the check stops when that
-//! is used up.
+//! is used up ([`meter`](super::meter)).
 //!
 //! The validator cannot be interrupted from outside, but it reaches the payload only through this representation. All that
 //! it does for a payload is therefore counted here, whatever the schema says; the little that it does between two looks is
-//! bounded by [`schema_budget`](super::schema_budget). Stopping is an unwind to [`metered`], without a panic message.
-//!
-//! The allowance belongs to the thread: a check never moves to another one.
+//! bounded by [`schema_budget`](super::schema_budget).
 
 use std::borrow::Cow;
-use std::cell::{Cell, RefCell};
 use std::hash::{BuildHasher, Hasher, RandomState};
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::time::{Duration, Instant};
 
 use jsonschema::JsonType;
 use jsonschema::json::{Array, Json, Node, NodeIdentity, Object, cmp};
 use serde_json::{Map, Value};
 
-use crate::planted::{Bug, planted};
+use super::meter::{BYTES_PER_STEP, charge, charge_child, charge_error, charge_text};
 
-/// 16 bytes of text cost what one look costs.
-const BYTES_PER_STEP: u64 = 16;
-/// 4,096 steps take well below a millisecond, unless something is wrong that the steps do not show.
-const STEPS_PER_LOOK_AT_THE_CLOCK: u64 = 4096;
 /// 200 steps: comparing a number of 300 digits takes microseconds.
 const LONG_NUMBER_STEPS: u64 = 200;
-
-/// What one pass over a payload may cost.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Allowance {
-    /// Looks at the payload, each a few nanoseconds.
-    pub(super) steps: u64,
-    /// Error values that may be made; each may hold others.
-    pub(super) errors: usize,
-    /// Bytes of stack below the caller.
-    pub(super) stack_bytes: usize,
-    /// The safety net: whatever the steps do not show ends here.
-    pub(super) until: Instant,
-    pub(super) prices: Prices,
-}
-
-/// What depends on the schema.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Prices {
-    /// Steps for handing out a member or an element: a schema may spend time on it without a look.
-    pub(super) child: u64,
-    /// Steps for a byte of a long text: patterns differ.
-    pub(super) long_text_byte: u64,
-    /// Up to here a text is short: no pattern takes long for it, and how long they take together the clock shows.
-    pub(super) short_text_max_bytes: usize,
-}
-
-/// A pass was stopped before its end.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Stopped {
-    /// The steps are used up.
-    Steps,
-    /// Payload and schema are nested too deeply for the stack.
-    Stack,
-    /// It took too long, although there were steps left: the machine is busy, or a pattern is slow.
-    Time,
-    /// As many errors as allowed were made, at these addresses of the payload.
-    Errors(Vec<usize>),
-}
-
-#[derive(Clone, Copy)]
-struct Meter {
-    steps_left: u64,
-    steps_until_clock: u64,
-    errors_left: usize,
-    stack_floor: usize,
-    until: Option<Instant>,
-    prices: Prices,
-}
-
-thread_local! {
-    static METER: Cell<Meter> = const {
-        Cell::new(Meter {
-            steps_left: 0,
-            steps_until_clock: 0,
-            errors_left: 0,
-            stack_floor: 0,
-            until: None,
-            prices: Prices { child: 1, long_text_byte: 1, short_text_max_bytes: 0 },
-        })
-    };
-    static FAILED_AT: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
-}
-
-/// Runs one pass; answers what it found and how many steps that took.
-pub(super) fn metered<T>(allowance: Allowance, pass: impl FnOnce() -> T) -> Result<(T, u64), Stopped> {
-    let Allowance { mut steps, mut errors, stack_bytes, mut until, prices } = allowance;
-    if planted(Bug::CheckBudgetIgnored) {
-        (steps, errors, until) = (u64::MAX, usize::MAX, until + Duration::from_secs(3600));
-    }
-    METER.set(Meter {
-        steps_left: steps,
-        steps_until_clock: STEPS_PER_LOOK_AT_THE_CLOCK,
-        errors_left: errors,
-        stack_floor: stack_position().saturating_sub(stack_bytes),
-        until: Some(until),
-        prices,
-    });
-    FAILED_AT.take();
-    match catch_unwind(AssertUnwindSafe(pass)) {
-        Ok(found) => Ok((found, steps.saturating_sub(METER.get().steps_left))),
-        Err(cause) => match cause.downcast::<Stopped>() {
-            Ok(stopped) => Err(*stopped),
-            Err(panic) => resume_unwind(panic),
-        },
-    }
-}
-
-/// Where the stack is now, near enough: it grows downwards.
-#[inline(always)]
-fn stack_position() -> usize {
-    let here = 0u8;
-    std::ptr::from_ref(&here) as usize
-}
-
-#[inline]
-fn charge(steps: u64) {
-    let mut meter = METER.get();
-    if meter.steps_left < steps {
-        stop(Stopped::Steps);
-    }
-    if stack_position() < meter.stack_floor {
-        stop(Stopped::Stack);
-    }
-    meter.steps_left -= steps;
-    match meter.steps_until_clock.checked_sub(steps) {
-        Some(left) => meter.steps_until_clock = left,
-        None => {
-            if meter.until.is_some_and(|until| Instant::now() > until) {
-                stop(Stopped::Time);
-            }
-            meter.steps_until_clock = STEPS_PER_LOOK_AT_THE_CLOCK;
-        }
-    }
-    METER.set(meter);
-}
-
-#[inline]
-fn charge_child() {
-    charge(METER.get().prices.child);
-}
-
-/// For reading a text once, as patterns and formats do.
-fn charge_text(text: &str) {
-    let (bytes, prices) = (text.len() as u64, METER.get().prices);
-    let read = 1 + bytes / BYTES_PER_STEP;
-    if text.len() > prices.short_text_max_bytes {
-        return charge(read.max(bytes.saturating_mul(prices.long_text_byte)));
-    }
-    charge(read);
-    // A slow pattern shows in time, not in steps.
-    let mut meter = METER.get();
-    meter.steps_until_clock = meter.steps_until_clock.saturating_sub(bytes);
-    METER.set(meter);
-}
-
-#[cold]
-fn stop(why: Stopped) -> ! {
-    // Not `panic_any`: that would run the panic hook, and this is no bug.
-    resume_unwind(Box::new(why))
-}
 
 /// The representation: a `serde_json::Value` behind a meter.
 pub(super) struct MeteredJson;
@@ -186,6 +37,7 @@ impl Json for MeteredJson {
 
     fn with_string_node<T>(buffer: &mut Value, string: &str, f: impl FnOnce(Metered<'_>) -> T) -> T {
         charge_child();
+        charge(string.len() as u64 / BYTES_PER_STEP);
         *buffer = Value::String(string.to_owned());
         f(Metered(buffer))
     }
@@ -264,14 +116,7 @@ impl<'a> Node<'a, MeteredJson> for Metered<'a> {
 
     /// Called when an error is made, and only then: what else needs the value is written out here.
     fn to_value(&self) -> Cow<'a, Value> {
-        charge(1);
-        FAILED_AT.with_borrow_mut(|places| places.push(address(self.0)));
-        let mut meter = METER.get();
-        if meter.errors_left == 0 {
-            stop(Stopped::Errors(FAILED_AT.take()));
-        }
-        meter.errors_left -= 1;
-        METER.set(meter);
+        charge_error(address(self.0));
         Cow::Borrowed(self.0)
     }
 
@@ -390,7 +235,10 @@ fn equal(left: &Value, right: &Value) -> bool {
             left.len() == right.len() && left.iter().zip(right).all(|(left, right)| equal(left, right))
         }
         (Value::Object(left), Value::Object(right)) => {
-            let same = |(name, value): (&String, &Value)| right.get(name).is_some_and(|other| equal(value, other));
+            let same = |(name, value): (&String, &Value)| {
+                charge(name.len() as u64 / BYTES_PER_STEP);
+                right.get(name).is_some_and(|other| equal(value, other))
+            };
             left.len() == right.len() && left.iter().all(same)
         }
         _ => cmp::equal(left, right),
@@ -399,28 +247,26 @@ fn equal(left: &Value, right: &Value) -> bool {
 
 /// Equal values have equal hashes; the key is drawn for each array, so that nobody can prepare others.
 fn hash(state: &RandomState, value: &Value) -> u64 {
+    charge(1);
     let mut hasher = state.build_hasher();
     match value {
         Value::Null => hasher.write_u8(0),
         Value::Bool(given) => hasher.write_u8(1 + u8::from(*given)),
         Value::Number(number) => {
-            charge(1);
             hasher.write_u8(3);
             // All whole and broken numbers that are equal are equal as doubles; and 0.0 equals -0.0.
             hasher.write_u64((number.as_f64().unwrap_or(f64::NAN) + 0.0).to_bits());
         }
         Value::String(text) => {
-            charge_text(text);
+            charge(text.len() as u64 / BYTES_PER_STEP);
             hasher.write_u8(4);
             hasher.write(text.as_bytes());
         }
         Value::Array(elements) => {
-            charge(1);
             hasher.write_u8(5);
             elements.iter().for_each(|element| hasher.write_u64(hash(state, element)));
         }
         Value::Object(members) => {
-            charge(1 + members.len() as u64);
             hasher.write_u8(6);
             // In any order: the same members are the same object.
             let members = members.iter().map(|(name, value)| hash_text(state, name, hash(state, value)));
@@ -431,6 +277,7 @@ fn hash(state: &RandomState, value: &Value) -> u64 {
 }
 
 fn hash_text(state: &RandomState, text: &str, seed: u64) -> u64 {
+    charge(1 + text.len() as u64 / BYTES_PER_STEP);
     let mut hasher = state.build_hasher();
     hasher.write_u64(seed);
     hasher.write(text.as_bytes());

@@ -8,6 +8,7 @@ mod check_pool;
 mod depth;
 mod enqueue;
 mod error;
+mod meter;
 mod metered_json;
 mod open;
 mod payload_check;

@@ -11,7 +11,8 @@ use jsonschema::{PatternOptions, ValidationError, Validator, options_for};
 use serde_json::Value;
 
 use super::check_pool::STACK_ALLOWED_BYTES;
-use super::metered_json::{Allowance, Metered, MeteredJson, Prices, Stopped, address, metered};
+use super::meter::{Allowance, Prices, Stopped, metered};
+use super::metered_json::{Metered, MeteredJson, address};
 use super::schema_budget::{SchemaCost, assess};
 use crate::job::{Json, NotJson};
 

@@ -126,6 +126,11 @@ fn a_schema_too_deep_too_large_or_with_too_many_patterns_is_refused_with_what_to
     let chain = doubling(2_000, |next| next);
     assert!(refused(chain).contains("refer to the last one directly"));
     assert!(refused(json!({"$ref": "https://example.org/other.json"})).contains("leads nowhere"));
+    let own = json!({"$schema": "urn:mine", "$defs": {"mine": {"$id": "urn:mine", "oneOf": [{}, {}]}}});
+    assert!(refused(own).contains("$schema"));
+    let names: Map<_, _> = (0..600).map(|n| (format!("name-{n:04}"), json!(true))).collect();
+    let patterns: Map<_, _> = (0..100).map(|n| (format!("x{n}(.*.){{100}}"), json!(true))).collect();
+    assert!(refused(json!({"properties": names, "patternProperties": patterns})).contains("patternProperties"));
     let unevaluated: Vec<_> = (0..100).map(|_| json!({"$ref": "#/$defs/a0", "unevaluatedItems": false})).collect();
     let mut schema = doubling(10, |next| json!({"anyOf": [next, next]}));
     schema["properties"] = json!({"x": {"prefixItems": unevaluated}});
@@ -133,10 +138,12 @@ fn a_schema_too_deep_too_large_or_with_too_many_patterns_is_refused_with_what_to
 }
 
 #[test]
-fn a_chain_of_references_through_members_is_compiled_without_running_out_of_stack() {
-    let thread = std::thread::Builder::new().stack_size(64 * 1024 * 1024);
+fn a_chain_of_references_through_members_is_compiled_and_dropped_without_running_out_of_stack() {
+    let thread = || std::thread::Builder::new();
     let chain = doubling(4_000, |next| json!({"properties": {"a": next}}));
-    thread.spawn(move || PayloadCheck::compile(&chain).map(drop)).unwrap().join().unwrap().unwrap();
+    let compile = thread().stack_size(64 * 1024 * 1024).spawn(move || PayloadCheck::compile(&chain));
+    let compiled = compile.unwrap().join().unwrap().unwrap();
+    thread().stack_size(1024 * 1024).spawn(move || drop(compiled)).unwrap().join().unwrap();
 }
 
 #[test]
@@ -180,6 +187,10 @@ fn keywords_that_compare_or_match_everything_with_everything_end_within_bounds()
     let brackets = Value::Array(brackets.collect());
     for (schema, payload) in [
         (json!({"uniqueItems": true}), brackets),
+        (
+            json!({"anyOf": (0..9_000).map(|_| json!({"uniqueItems": true})).collect::<Vec<_>>()}),
+            Value::Array(vec![Value::Null; 50_000]),
+        ),
         (
             json!({"items": {"enum": (0..9_000).map(|n| json!([n])).collect::<Vec<_>>()}}),
             Value::Array(vec![json!([8_999]); 40_000]),
@@ -275,5 +286,55 @@ fn equal_is_equal_by_value_as_json_schema_has_it() {
         [(json!(1.0), true), (json!({"a": [1.0, "x"]}), true), (json!("tex"), false), (json!({}), false)]
     {
         assert_eq!(verdict(listed.clone(), payload.clone()) == Verdict::Fits, fits, "{payload}");
+    }
+}
+
+#[test]
+fn the_meter_changes_no_verdict() {
+    let schemas = [
+        json!({"type": "object", "required": ["a"], "properties": {"a": {"type": "integer", "minimum": 1}}}),
+        json!({"type": ["array", "null"], "items": {"type": "number", "multipleOf": 0.5}, "uniqueItems": true}),
+        json!({"additionalProperties": false, "patternProperties": {"^[ab]": {"maxLength": 1}}}),
+        json!({"propertyNames": {"pattern": "^[a-b]$"}, "minProperties": 1, "maxProperties": 2}),
+        json!({"contains": {"const": 1}, "minContains": 1, "maxContains": 2, "maxItems": 3}),
+        json!({"prefixItems": [{"type": "string"}, {"type": "boolean"}], "items": false}),
+        json!({"if": {"required": ["a"]}, "then": {"required": ["b"]}, "else": {"not": {"required": ["b"]}}}),
+        json!({"anyOf": [{"enum": [1, "a", {"a": 1}, [1, 2]]}, {"type": "boolean"}], "not": {"const": true}}),
+        json!({"oneOf": [{"type": "number"}, {"minimum": 2}, {"type": "string", "minLength": 2}]}),
+        json!({"allOf": [{"properties": {"a": true}}], "unevaluatedProperties": {"type": "string"}}),
+        json!({"dependentRequired": {"a": ["b"]}, "dependentSchemas": {"b": {"properties": {"a": {"type": "null"}}}}}),
+        json!({"$ref": "#/$defs/n", "$defs": {"n": {"properties": {"a": {"$ref": "#/$defs/n"}}, "maxProperties": 2}}}),
+        json!({"$schema": "http://json-schema.org/draft-04/schema#", "type": "integer", "maximum": 2}),
+        json!({"$schema": "http://json-schema.org/draft-07/schema#", "format": "email"}),
+    ];
+    let plain = schemas.each_ref().map(|schema| jsonschema::validator_for(schema).unwrap());
+    let metered = schemas.each_ref().map(compiled);
+    let mut dice = fastrand::Rng::with_seed(28);
+    let mut fitting = 0;
+    for _ in 0..5_000 {
+        let payload = anything(&mut dice, 3);
+        for (n, (plain, metered)) in plain.iter().zip(&metered).enumerate() {
+            let verdict = metered.check(&Json::of(&payload).unwrap()).unwrap();
+            let fits = plain.is_valid(&payload);
+            assert_eq!(verdict == Verdict::Fits, fits, "{payload} against {}: {verdict:?}", schemas[n]);
+            fitting += usize::from(fits);
+        }
+    }
+    assert!((10_000..60_000).contains(&fitting), "{fitting} of 70000 fit: nothing was compared");
+}
+
+fn anything(dice: &mut fastrand::Rng, depth: usize) -> Value {
+    match dice.usize(..if depth == 0 { 5 } else { 7 }) {
+        0 => Value::Null,
+        1 => json!(dice.bool()),
+        2 => json!(dice.i32(-1..4)),
+        3 => json!(f64::from(dice.i32(-2..6)) / 2.0),
+        4 => json!(["", "a", "b", "ab", "é", "a@b.c"][dice.usize(..6)]),
+        5 => (0..dice.usize(..4)).map(|_| anything(dice, depth - 1)).collect(),
+        _ => {
+            let names = (0..dice.usize(..4)).map(|_| ["a", "b", "c", "ab"][dice.usize(..4)].to_owned());
+            let names: Vec<_> = names.collect();
+            Value::Object(names.into_iter().map(|name| (name, anything(dice, depth - 1))).collect())
+        }
     }
 }

@@ -8,7 +8,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 /// 64 levels of JSON: some 25 levels of schemas within schemas.
 const DEPTH_MAX: usize = 64;
@@ -16,6 +16,8 @@ const DEPTH_MAX: usize = 64;
 const VALUES_MAX: usize = 20_000;
 /// 100 patterns: each is a compiled automaton of up to half a megabyte.
 const PATTERNS_MAX: usize = 100;
+/// 50,000: bytes of names in `properties` times the patterns beside them, which the compiler tries on each other.
+const NAMES_BY_PATTERNS_MAX: usize = 50_000;
 /// 10,000 schemas for one place of a payload, with all references followed and all alternatives tried.
 const UNFOLDED_MAX: u64 = 10_000;
 /// 128 references or alternatives within each other, for one place of a payload.
@@ -68,6 +70,7 @@ struct Survey<'s> {
     anchors: HashMap<&'s str, Vec<&'s Value>>,
     values: usize,
     patterns: usize,
+    names_by_patterns: usize,
 }
 
 impl<'s> Survey<'s> {
@@ -86,14 +89,28 @@ impl<'s> Survey<'s> {
             Value::Object(members) => {
                 self.objects.push(value);
                 self.note_names(value);
-                self.patterns += usize::from(members.contains_key("pattern"));
-                self.patterns +=
-                    members.get("patternProperties").and_then(Value::as_object).map_or(0, |named| named.len());
-                if self.patterns > PATTERNS_MAX {
-                    return Err(format!("it has more than {PATTERNS_MAX} patterns; join some of them"));
-                }
+                self.note_patterns(members)?;
                 members.values().try_for_each(|member| self.visit(member, depth + 1))
             }
+            _ => Ok(()),
+        }
+    }
+
+    fn note_patterns(&mut self, members: &Map<String, Value>) -> Result<(), TooExpensive> {
+        let named = |keyword: &str| members.get(keyword).and_then(Value::as_object);
+        let for_names = named("patternProperties").map_or(0, Map::len);
+        let names: usize = named("properties").map_or(0, |properties| properties.keys().map(String::len).sum());
+        self.patterns += usize::from(members.contains_key("pattern")) + for_names;
+        self.names_by_patterns += names * for_names;
+        if self.patterns > PATTERNS_MAX {
+            return Err(format!("it has more than {PATTERNS_MAX} patterns; join some of them"));
+        }
+        if self.names_by_patterns > NAMES_BY_PATTERNS_MAX {
+            return Err("it has too many patternProperties beside so many properties; join some of them".to_owned());
+        }
+        match members.get("$schema").and_then(Value::as_str) {
+            // It would have to be compiled and checked like this one.
+            Some(uri) if !is_of_json_schema(uri) => Err("its $schema is not a draft of json-schema.org".to_owned()),
             _ => Ok(()),
         }
     }
@@ -193,7 +210,7 @@ impl<'s> Unfolding<'s> {
     /// The most expensive of all places the reference may mean.
     fn of_reference(&mut self, reference: &'s str, depth: usize) -> Result<Unfolded, TooExpensive> {
         let (uri, fragment) = reference.split_once('#').unwrap_or((reference, ""));
-        if uri.starts_with("http://json-schema.org/") || uri.starts_with("https://json-schema.org/") {
+        if is_of_json_schema(uri) {
             return Ok(Unfolded { schemas: META_SCHEMA_UNFOLDED, silent: 0 });
         }
         let fragment = percent_decoded(fragment);
@@ -220,6 +237,10 @@ impl<'s> Unfolding<'s> {
         }
         Ok(most)
     }
+}
+
+fn is_of_json_schema(uri: &str) -> bool {
+    uri.starts_with("http://json-schema.org/") || uri.starts_with("https://json-schema.org/")
 }
 
 /// Whether a keyword surely reads the value it is applied to; others may be compiled to nothing.
