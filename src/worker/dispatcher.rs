@@ -142,8 +142,7 @@ async fn claim<S>(shared: &Shared<S>, group: &Group, max: usize) -> Result<usize
     let work = |lease: Lease| {
         // Only this task takes places, so those that were free before the claim still are.
         let permit = group.limit.as_ref().and_then(|limit| limit.clone().try_acquire_owned().ok());
-        let job = lease.job();
-        let attempt = Attempt::new(lease.key(), job.kind.clone(), job.attempts, shared.progress_reported.clone());
+        let attempt = Attempt::new(&lease, shared.progress_reported.clone());
         Work { lease, attempt: Arc::new(attempt), claimed, permit }
     };
     // All at once: the slots are at the same locks.

@@ -12,7 +12,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use super::runtime::{Buffer, Shared};
 use super::settler::Outcomes;
 use super::supervise::supervise;
-use super::{StopReason, Worker, WorkerError, WorkerHealth};
+use super::{StopReason, Worker, WorkerError, WorkerHealth, WorkerSettings};
 use super::{dispatcher, heartbeat, pool, pruner, reaper, settler};
 use crate::job::Outcome;
 use crate::planted::{Bug, planted};
@@ -27,8 +27,9 @@ pub(super) async fn run_until<S: Send + Sync + 'static>(
     worker: Worker<S>,
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), WorkerError> {
-    let Worker { queue, id, settings, handlers, state, health, mistakes } = worker;
-    let settings = settings.within_limits();
+    let Worker { queue, id, settings, concurrency, handlers, state, health, mistakes } = worker;
+    let concurrency = concurrency.unwrap_or(settings.concurrency);
+    let settings = WorkerSettings { concurrency, ..settings }.within_limits();
     if let Some(mistake) = mistakes.into_iter().next() {
         return Err(mistake.into());
     }

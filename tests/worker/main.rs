@@ -5,6 +5,7 @@
 mod cancel;
 mod dispatch;
 mod fleet;
+mod library;
 mod outcomes;
 mod processes;
 mod shutdown;
