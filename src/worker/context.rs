@@ -1,7 +1,7 @@
 //! What a handler is told about its attempt, and how it is told to stop.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use tokio_util::sync::CancellationToken;
 
@@ -164,12 +164,25 @@ impl Attempt {
     }
 
     fn report(&self, progress: Progress) {
-        *self.progress.lock().unwrap_or_else(PoisonError::into_inner) = Some(progress);
+        *self.progress() = Some(progress);
         self.progress_reported.notify_one();
+    }
+
+    pub(super) fn has_progress(&self) -> bool {
+        self.progress().is_some()
     }
 
     /// What was reported since the last time.
     pub(super) fn take_progress(&self) -> Option<Progress> {
-        self.progress.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.progress().take()
+    }
+
+    /// For the next time, unless something newer was reported meanwhile.
+    pub(super) fn put_back_progress(&self, progress: Progress) {
+        self.progress().get_or_insert(progress);
+    }
+
+    fn progress(&self) -> MutexGuard<'_, Option<Progress>> {
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -5,6 +5,7 @@
 mod cancel;
 mod dispatch;
 mod fleet;
+mod heartbeat;
 mod library;
 mod outcomes;
 mod processes;
