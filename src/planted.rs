@@ -77,6 +77,12 @@ pub(crate) enum Bug {
     ConflictsNotRetried,
     /// Every claim looks from the beginning.
     MarksIgnored,
+    /// Few connections may wait to be accepted.
+    ShortBacklog,
+    /// Workers' requests wait behind everybody's.
+    NoWorkerLane,
+    /// A log line that cannot be written ends the process.
+    LogFailureIsFatal,
 }
 
 /// Whether this bug is alive in this process.

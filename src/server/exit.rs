@@ -3,6 +3,7 @@
 use std::error::Error;
 use std::process::ExitCode;
 
+use super::out::complain;
 use super::settings::SettingsError;
 
 /// How a program ended.
@@ -46,7 +47,7 @@ impl Failure {
 
 /// Says on stderr what went wrong, in one line, and how the program is to end.
 pub(super) fn report(error: &anyhow::Error) -> ExitCode {
-    eprintln!("error: {}", in_one_line(error.as_ref()));
+    complain(&format!("error: {}", in_one_line(error.as_ref())));
     let exit = if error.downcast_ref::<SettingsError>().is_some() {
         Exit::Usage
     } else {

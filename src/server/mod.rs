@@ -15,6 +15,7 @@ mod bench;
 mod cli;
 mod command;
 mod exit;
+mod log_writer;
 mod out;
 mod program;
 mod roles;
