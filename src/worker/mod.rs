@@ -57,8 +57,8 @@ pub enum WorkerError {
         /// Of what, the last time.
         why: String,
     },
-    /// Its heartbeat thread could not be started.
-    #[error("cannot start the worker's heartbeat thread: {0}")]
+    /// One of its threads could not be started.
+    #[error("cannot start a thread of the worker: {0}")]
     Thread(#[from] std::io::Error),
 }
 

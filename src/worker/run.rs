@@ -85,7 +85,8 @@ struct Loops {
 
 impl Loops {
     fn start<S: Send + Sync + 'static>(shared: &Arc<Shared<S>>, health: &WorkerHealth) -> Result<Self, WorkerError> {
-        let (own_thread, guardian) = start_guardian(shared.clone(), health.clone())?;
+        let guardian = start_guardian(shared.clone(), health.clone())?;
+        let own_thread = start_claiming_thread(shared.stop_guarding.clone())?;
         let mut loops = Self {
             dispatcher: JoinSet::new(),
             slots: JoinSet::new(),
@@ -95,8 +96,8 @@ impl Loops {
             _ends_with_us: [shared.stop_claiming.clone().drop_guard(), shared.stop_guarding.clone().drop_guard()],
         };
         let this = shared.clone();
-        // On the heartbeat's thread: what a claim brings must be held, and so extended, at once, and handlers may block every
-        // thread of their own runtime for longer than a lease.
+        // On a thread of its own: what a claim brings must be held, and so extended, at once, while handlers may block every
+        // thread of their runtime for longer than a lease; and reading it, megabytes at times, must not keep the heartbeat.
         let dispatcher = supervise("dispatcher", health.clone(), shared.stop_claiming.clone(), move || {
             dispatcher::run(this.clone())
         });
@@ -208,20 +209,28 @@ async fn hear_cancels<S: Send + Sync + 'static>(shared: Arc<Shared<S>>) {
     }
 }
 
-/// Heartbeat and reaper, on a thread with a runtime of its own, which others may use, too.
+/// A thread for the dispatcher, until `stop`.
+fn start_claiming_thread(stop: CancellationToken) -> Result<Handle, WorkerError> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let handle = runtime.handle().clone();
+    let run = move || runtime.block_on(stop.cancelled());
+    std::thread::Builder::new().name("steadfast-claims".into()).spawn(run)?;
+    Ok(handle)
+}
+
+/// Heartbeat and reaper, on a thread with a runtime of its own.
 fn start_guardian<S: Send + Sync + 'static>(
     shared: Arc<Shared<S>>,
     health: WorkerHealth,
-) -> Result<(Handle, oneshot::Receiver<Result<(), WorkerError>>), WorkerError> {
+) -> Result<oneshot::Receiver<Result<(), WorkerError>>, WorkerError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let handle = runtime.handle().clone();
     let (ended, guardian) = oneshot::channel();
     std::thread::Builder::new().name("steadfast-heartbeat".into()).spawn(move || {
         let result = runtime.block_on(guard(shared, health));
         // Nobody is listening any more if the worker was dropped.
         let _ = ended.send(result);
     })?;
-    Ok((handle, guardian))
+    Ok(guardian)
 }
 
 async fn guard<S: Send + Sync + 'static>(shared: Arc<Shared<S>>, health: WorkerHealth) -> Result<(), WorkerError> {
