@@ -113,6 +113,8 @@ pub struct Reaped {
     pub job_id: JobId,
     /// Its kind.
     pub kind: Kind,
+    /// Which attempt it was.
+    pub attempt: u32,
     /// The worker that was not heard of.
     pub worker: WorkerId,
     /// Where the job is now.

@@ -6,6 +6,7 @@ mod bench;
 mod bulk;
 mod command_line;
 mod config;
+mod failures;
 mod fleet;
 mod housekeeping;
 mod packaging;

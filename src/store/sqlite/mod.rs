@@ -49,7 +49,7 @@ use self::open::{OpenedFile, OwnerLock};
 use self::readers::Readers;
 use self::time::{StoreTime, catch_up};
 use self::writer::Writer;
-use crate::job::{AttemptRecord, JobId, JobRecord, Kind, KindDefinition, Lease, NewJob, QueueName};
+use crate::job::{AttemptRecord, JobId, JobRecord, Kind, KindDefinition, Lease, NewJob, QueueName, RetryPolicy};
 use crate::store::{
     Claim, Clock, Enqueued, Extend, Extended, List, OpenError, Page, PerItem, Prune, Pruned, Reap, Reaped, Redriven,
     Settle, Settled, Stats, Store, StoreError, SystemClock, TokenRecord, Wake,
@@ -64,13 +64,17 @@ pub struct SqliteSettings {
     pub clock: Arc<dyn Clock>,
     /// How long one read may take.
     pub read_limit: Duration,
+    /// How jobs are retried whose kind does not say.
+    pub retry_default: RetryPolicy,
 }
 
 impl SqliteSettings {
     /// The usual settings for a file.
     pub fn at(path: impl Into<PathBuf>) -> Self {
         // 5 s: nobody waits longer for a page, and the log must not be pinned for longer either.
-        Self { path: path.into(), clock: Arc::new(SystemClock::default()), read_limit: Duration::from_secs(5) }
+        let read_limit = Duration::from_secs(5);
+        let (clock, retry_default) = (Arc::new(SystemClock::default()), RetryPolicy::default());
+        Self { path: path.into(), clock, read_limit, retry_default }
     }
 }
 
@@ -88,6 +92,7 @@ pub struct SqliteStore {
     writer: Writer,
     time: StoreTime,
     wake: Wake,
+    retry_default: Arc<RetryPolicy>,
     path: PathBuf,
     _owner: OwnerLock,
 }
@@ -109,7 +114,8 @@ impl SqliteStore {
         let checkpointer =
             Checkpointer::start(checkpoints, writer.inbox()).map_err(|error| cannot_start(error.into()))?;
         let readers = Readers::new(path.clone(), settings.read_limit);
-        Ok(Self { _checkpointer: checkpointer, readers, writer, time, wake, path, _owner: owner })
+        let retry_default = Arc::new(settings.retry_default);
+        Ok(Self { _checkpointer: checkpointer, readers, writer, time, wake, retry_default, path, _owner: owner })
     }
 
     /// Rings when jobs became ready.
@@ -143,7 +149,9 @@ impl Store for SqliteStore {
     }
 
     async fn settle(&self, settles: Vec<Settle>) -> PerItem<Settled> {
-        self.writer.write(settle::SettleAll(settles)).await
+        let retry_default = self.retry_default.clone();
+        let answers = self.writer.write(settle::SettleAll { settles, retry_default }).await?;
+        Ok(settle::log_failures(answers))
     }
 
     async fn reap(&self, reap: Reap) -> Result<Vec<Reaped>, StoreError> {
