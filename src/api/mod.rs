@@ -34,6 +34,7 @@ mod stats;
 mod tokens;
 mod turns;
 mod wire;
+mod worker_lane;
 
 use axum::{Router, middleware};
 use utoipa_axum::router::OpenApiRouter;

@@ -22,6 +22,7 @@ mod kill;
 mod killers;
 mod leases;
 mod link;
+mod logs;
 mod mount;
 mod overload;
 mod planted;
