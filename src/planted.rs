@@ -97,6 +97,12 @@ pub(crate) enum Bug {
     PayloadsCheckedOnRuntime,
     /// A check goes on until it is done.
     CheckBudgetIgnored,
+    /// Few connections may wait to be accepted.
+    ShortBacklog,
+    /// Workers' requests wait behind everybody's.
+    NoWorkerLane,
+    /// A log line that cannot be written ends the process.
+    LogFailureIsFatal,
 }
 
 /// Whether this bug is alive in this process.

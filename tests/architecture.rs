@@ -22,6 +22,7 @@ const BELONGS_TO: &[(&str, &str)] = &[
     ("tokio_postgres", "src/store/postgres/"),
     ("deadpool_postgres", "src/store/postgres/"),
     ("axum", "src/api/"),
+    ("socket2", "src/api/"),
     ("clap", "src/server/"),
     ("anyhow", "src/server/"),
     ("tracing_subscriber", "src/server/"),

@@ -31,6 +31,7 @@ pub(crate) async fn drain(store: &dyn Store, count: usize) -> f64 {
             queues: None,
             kinds: None,
             max: BATCH.min(left),
+            max_bytes: usize::MAX,
             lease: Duration::from_secs(600),
             fate: WorkerFate::Independent,
         };

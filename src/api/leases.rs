@@ -56,6 +56,7 @@ pub(super) async fn lease(
         queues: names("queues", request.queues, QueueName::new)?,
         kinds: names("kinds", request.kinds, Kind::new)?,
         max: within("max", request.max, 1..=BATCH_MAX as i64)?.map_or(1, |max| max as usize),
+        max_bytes: LEASES_MAX_BYTES,
         lease: lease_duration(request.lease_ms)?.unwrap_or(api.lease),
         fate: WorkerFate::Independent,
     };

@@ -37,6 +37,7 @@ mod tokens;
 mod turns;
 mod unread;
 mod wire;
+mod worker_lane;
 mod write_timeout;
 
 use axum::{Router, middleware};

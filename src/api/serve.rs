@@ -20,20 +20,26 @@ use hyper::service::{HttpService, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tower::Service;
 use utoipa_axum::router::OpenApiRouter;
 
 use super::door::{InReserve, Peer, REQUEST_ID};
 use super::limits::{HEAD_MAX_BYTES, IN_RESERVE_HEADER_TIMEOUT, IN_RESERVE_WRITE_TIMEOUT, WRITE_TIMEOUT};
-use super::places::{Place, Places, ReservePlace};
+use super::places::{OrdinaryPlace, Place, Places, ReservePlace};
 use super::problem::{Code, Problem};
 use super::state::{AT_WORK_MAX, Api, ApiSettings, Exposure, Shared};
+use super::worker_lane::{Beginning, WorkerLane, beginning};
 use super::write_timeout::WriteTimeout;
+use crate::planted::{Bug, planted};
 use crate::store::StoreError;
 
 /// 64 callers at one time are told that there is no room; beyond that, connections are simply closed.
 const TURNED_AWAY_MAX: usize = 64;
+/// 4,096 new connections may wait to be accepted; the kernel may allow fewer (`net.core.somaxconn`). The usual 128 are full
+/// when a few hundred clients come at once, and who finds them full is heard a second later: a short lease is lost by then.
+const BACKLOG: i32 = 4096;
 /// 100 ms: out of file descriptors, say. Trying at once again would only burn a core.
 const AFTER_ACCEPT_ERROR: Duration = Duration::from_millis(100);
 /// 5 s between upkeeps of the metrics.
@@ -101,14 +107,17 @@ async fn serve_routes(
     may_bind(address, needs_token)?;
     super::metrics::install();
     let api = Shared::new(settings, exposure(address));
-    let server = Server {
+    let server = Arc::new(Server {
         router: super::assemble(api.clone(), routes),
         places: Places::new(api.limits.connections, api.limits.per_address()),
         turned_away: Arc::new(Semaphore::new(TURNED_AWAY_MAX)),
+        others: Handle::current(),
         api,
-    };
+    });
+    // Not part of the server: what runs there holds the server.
+    let lane = WorkerLane::start()?;
     let upkeep = tokio::spawn(upkeep());
-    server.accept_until(listener, shutdown).await;
+    server.accept_until(listener, lane.handle(), shutdown).await?;
     server.finish().await;
     upkeep.abort();
     Ok(())
@@ -125,19 +134,43 @@ struct Server {
     router: axum::Router,
     places: Arc<Places>,
     turned_away: Arc<Semaphore>,
+    /// Where connections are served that are not the workers'.
+    others: Handle,
     api: Api,
 }
 
 impl Server {
-    /// The listener is closed on return: nobody new gets in.
-    async fn accept_until(&self, listener: TcpListener, shutdown: impl Future<Output = ()>) {
-        let mut shutdown = pin!(shutdown);
+    /// Accepts on the workers' lane, so that new connections of theirs do not wait either. The listener is closed on
+    /// return: nobody new gets in.
+    async fn accept_until(
+        self: &Arc<Self>,
+        listener: TcpListener,
+        lane: &Handle,
+        shutdown: impl Future<Output = ()>,
+    ) -> io::Result<()> {
+        if !planted(Bug::ShortBacklog) {
+            socket2::SockRef::from(&listener).listen(BACKLOG)?;
+        }
+        let (server, listener) = (self.clone(), listener.into_std()?);
+        let mut accepting = lane.spawn(async move {
+            let listener = TcpListener::from_std(listener)?;
+            server.accept(listener).await;
+            io::Result::Ok(())
+        });
+        tokio::select! {
+            ended = &mut accepting => ended.unwrap_or_else(|error| Err(io::Error::other(error))),
+            () = shutdown => {
+                accepting.abort();
+                // Ended by order, which is not an error here.
+                let _ = accepting.await;
+                Ok(())
+            }
+        }
+    }
+
+    async fn accept(&self, listener: TcpListener) {
         loop {
-            let accepted = tokio::select! {
-                accepted = listener.accept() => accepted,
-                () = &mut shutdown => return,
-            };
-            match accepted {
+            match listener.accept().await {
                 Ok((stream, peer)) => self.admit(stream, peer),
                 Err(error) => {
                     tracing::warn!(%error, "cannot accept a connection");
@@ -155,9 +188,9 @@ impl Server {
         match self.places.admit(peer.network()) {
             Some(Place::Ordinary(place)) => {
                 let (closing, header_timeout) = (self.api.closing.subscribe(), self.api.limits.header_timeout);
+                let others = self.others.clone();
                 tokio::spawn(async move {
-                    let _place = place;
-                    connection.serve(header_timeout, closing).await;
+                    connection.serve_on_its_lane(others, header_timeout, closing, place).await;
                 });
             }
             Some(Place::Reserve(place)) => {
@@ -192,6 +225,39 @@ struct Connection {
 }
 
 impl Connection {
+    /// Here if it begins with a request of a worker or a probe, else on the runtime of the others.
+    async fn serve_on_its_lane(
+        self,
+        others: Handle,
+        header_timeout: Duration,
+        closing: watch::Receiver<bool>,
+        place: OrdinaryPlace,
+    ) {
+        let mut until_closing = closing.clone();
+        let begins = tokio::select! {
+            begins = beginning(&self.stream, header_timeout) => begins,
+            _ = until_closing.wait_for(|closing| *closing) => Beginning::Silent,
+        };
+        match begins {
+            Beginning::Silent => {}
+            Beginning::Urgent => {
+                let _place = place;
+                self.serve(header_timeout, closing).await;
+            }
+            Beginning::Other => {
+                let Self { stream, peer, router } = self;
+                // A socket belongs to the runtime it was made on.
+                let Ok(stream) = stream.into_std() else { return };
+                others.spawn(async move {
+                    let _place = place;
+                    if let Ok(stream) = TcpStream::from_std(stream) {
+                        Self { stream, peer, router }.serve(header_timeout, closing).await;
+                    }
+                });
+            }
+        }
+    }
+
     /// Request after request, until the client closes or the server shuts down.
     async fn serve(self, header_timeout: Duration, closing: watch::Receiver<bool>) {
         let Self { stream, peer, router } = self;

@@ -27,10 +27,10 @@ pub struct KindDefaults {
     pub queue: Option<QueueName>,
     /// Instead of 0.
     pub priority: Option<i16>,
-    /// Instead of 3.
+    /// Instead of 3, or what the process was set to.
     pub max_attempts: Option<u32>,
     /// Instead of none.
     pub timeout_ms: Option<u64>,
-    /// Instead of 1 s to 60 s, tripling.
+    /// Instead of 1 s to 60 s, tripling, or what the process that records the failure was set to.
     pub retry: Option<RetryPolicy>,
 }

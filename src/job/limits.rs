@@ -59,10 +59,12 @@ pub const PAGE_DEFAULT: usize = 50;
 pub struct Limits {
     /// Largest accepted payload, in bytes of JSON text.
     pub payload_max_bytes: usize,
+    /// Attempts of a job for which neither the caller nor its kind says how many.
+    pub max_attempts_default: u32,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { payload_max_bytes: PAYLOAD_MAX_BYTES }
+        Self { payload_max_bytes: PAYLOAD_MAX_BYTES, max_attempts_default: MAX_ATTEMPTS_DEFAULT }
     }
 }

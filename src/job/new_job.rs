@@ -6,8 +6,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::limits::{
-    IDEMPOTENCY_KEY_MAX_CHARS, MAX_ATTEMPTS_DEFAULT, MAX_ATTEMPTS_MAX, PRIORITY_MAX, PRIORITY_MIN, SCHEDULE_HORIZON,
-    TIMEOUT_MAX,
+    IDEMPOTENCY_KEY_MAX_CHARS, MAX_ATTEMPTS_MAX, PRIORITY_MAX, PRIORITY_MIN, SCHEDULE_HORIZON, TIMEOUT_MAX,
 };
 use super::{JobId, JobRecord, Json, Kind, KindDefaults, Limits, NotAName, QueueName, RequestDigest, Status};
 use crate::planted::{Bug, planted};
@@ -136,7 +135,10 @@ impl NewJob {
             start: start(request.run_at, request.delay_ms, now)?,
             payload: request.payload,
             priority: priority.map(|p| p as i16).or(defaults.priority).unwrap_or(0),
-            max_attempts: max_attempts.map(|n| n as u32).or(defaults.max_attempts).unwrap_or(MAX_ATTEMPTS_DEFAULT),
+            max_attempts: max_attempts
+                .map(|n| n as u32)
+                .or(defaults.max_attempts)
+                .unwrap_or(limits.max_attempts_default.clamp(1, MAX_ATTEMPTS_MAX)),
             timeout_ms: timeout_ms.map(|ms| ms as u64).or(defaults.timeout_ms),
             idempotency_key,
         })

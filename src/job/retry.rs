@@ -54,6 +54,12 @@ impl Default for RetryPolicy {
 }
 
 impl RetryPolicy {
+    /// Waits of `base` to `cap`, growing as the default does.
+    pub fn spread(base: Duration, cap: Duration) -> Self {
+        let ms = |wait: Duration| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
+        Self::Spread { base_ms: ms(base), cap_ms: ms(cap), factor: default_factor() }
+    }
+
     /// What is wrong with it, if something is.
     pub fn check(&self) -> Result<(), String> {
         let horizon_ms = SCHEDULE_HORIZON.as_millis() as u64;

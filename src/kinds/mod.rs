@@ -7,4 +7,6 @@ mod payloads;
 #[cfg(feature = "worker")]
 pub mod simulated;
 
-pub use payloads::{ResizeImage, SendEmail, SummarizeText, WebhookDelivery, definitions};
+pub use payloads::{
+    Addresses, Fit, ImageFormat, Method, ResizeImage, SendEmail, SummarizeText, WebhookDelivery, definitions,
+};

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use super::{Queue, registry::KindRegistry};
-use crate::job::{KindDefinition, Limits};
+use crate::job::limits::MAX_ATTEMPTS_MAX;
+use crate::job::{KindDefinition, Limits, RetryPolicy};
 use crate::store::{Metered, OpenError, Store, Wake};
 
 /// Settings of a queue about to be opened.
@@ -13,6 +14,7 @@ pub struct QueueBuilder {
     schema: Option<String>,
     allow_unsafe_server_settings: bool,
     limits: Limits,
+    retry_default: RetryPolicy,
     built_in: Vec<KindDefinition>,
     allow_undeclared_kinds: bool,
     max_queue_depth: Option<u64>,
@@ -25,6 +27,7 @@ impl QueueBuilder {
             schema: None,
             allow_unsafe_server_settings: false,
             limits: Limits::default(),
+            retry_default: RetryPolicy::default(),
             built_in: Vec::new(),
             allow_undeclared_kinds: false,
             max_queue_depth: None,
@@ -46,6 +49,19 @@ impl QueueBuilder {
     /// Largest accepted payload; 256 KiB unless set.
     pub fn payload_max_bytes(mut self, bytes: usize) -> Self {
         self.limits.payload_max_bytes = bytes;
+        self
+    }
+
+    /// Attempts of a job for which neither the caller nor its kind says how many; 3 unless set.
+    pub fn default_max_attempts(mut self, attempts: u32) -> Self {
+        self.limits.max_attempts_default = attempts;
+        self
+    }
+
+    /// How jobs are retried whose kind does not say; after 1 s to 60 s, tripling, unless set. Where several processes share
+    /// a database, the one that records a failure decides.
+    pub fn default_retry(mut self, policy: RetryPolicy) -> Self {
+        self.retry_default = policy;
         self
     }
 
@@ -91,18 +107,31 @@ impl QueueBuilder {
     }
 
     fn address(&self) -> Result<Address, OpenError> {
+        self.check_retries()?;
         let url = &*self.url.0;
         // Everything behind the scheme may hold a password.
         let scheme = url.split(':').next().unwrap_or_default();
         let way_out = "use sqlite://FILE or postgres://USER@HOST/DATABASE";
         match scheme {
-            "sqlite" => Address::sqlite(url, way_out),
+            "sqlite" => Address::sqlite(self, url, way_out),
             "postgres" | "postgresql" => Address::postgres(self),
             _ => {
                 let problem = format!("its URL does not begin with a known scheme ({scheme:.20})");
                 Err(OpenError::new("the database", problem, way_out))
             }
         }
+    }
+}
+
+impl QueueBuilder {
+    fn check_retries(&self) -> Result<(), OpenError> {
+        let attempts = self.limits.max_attempts_default;
+        if !(1..=MAX_ATTEMPTS_MAX).contains(&attempts) {
+            let way_out = format!("use 1 to {MAX_ATTEMPTS_MAX}");
+            return Err(OpenError::new("the queue", format!("default_max_attempts is {attempts}"), way_out));
+        }
+        let mend = |problem| OpenError::new("the queue", problem, "mend default_retry");
+        self.retry_default.check().map_err(mend)
     }
 }
 
@@ -137,7 +166,7 @@ pub(super) enum Home {
 /// What a database URL points to.
 enum Address {
     #[cfg(feature = "sqlite")]
-    Sqlite(std::path::PathBuf),
+    Sqlite(crate::store::sqlite::SqliteSettings),
     #[cfg(feature = "postgres")]
     Postgres(crate::store::postgres::PostgresSettings),
 }
@@ -146,10 +175,9 @@ impl Address {
     async fn open(self) -> Result<Parts, OpenError> {
         match self {
             #[cfg(feature = "sqlite")]
-            Self::Sqlite(path) => {
-                use crate::store::sqlite::{SqliteSettings, SqliteStore};
-                let store = off_the_runtime(move || SqliteStore::open(SqliteSettings::at(path))).await?;
-                let store = Arc::new(store);
+            Self::Sqlite(settings) => {
+                use crate::store::sqlite::SqliteStore;
+                let store = Arc::new(off_the_runtime(move || SqliteStore::open(settings)).await?);
                 Ok(Parts { wake: store.wake().clone(), home: Home::Sqlite(store.clone()), store })
             }
             #[cfg(feature = "postgres")]
@@ -163,14 +191,14 @@ impl Address {
     async fn migrate(self) -> Result<usize, OpenError> {
         match self {
             #[cfg(feature = "sqlite")]
-            Self::Sqlite(path) => off_the_runtime(move || crate::store::sqlite::migrate(path)).await,
+            Self::Sqlite(settings) => off_the_runtime(move || crate::store::sqlite::migrate(settings.path)).await,
             #[cfg(feature = "postgres")]
             Self::Postgres(settings) => crate::store::postgres::migrate(&settings).await,
         }
     }
 
     #[cfg(feature = "sqlite")]
-    fn sqlite(url: &str, way_out: &str) -> Result<Self, OpenError> {
+    fn sqlite(builder: &QueueBuilder, url: &str, way_out: &str) -> Result<Self, OpenError> {
         let path = url.strip_prefix("sqlite://").or_else(|| url.strip_prefix("sqlite:")).unwrap_or_default();
         if path.is_empty() {
             return Err(OpenError::new(url, "it names no file", way_out));
@@ -181,11 +209,13 @@ impl Address {
         if path.contains('?') {
             return Err(OpenError::new(url, "a SQLite URL takes no parameters", "leave out what begins with '?'"));
         }
-        Ok(Self::Sqlite(path.into()))
+        let mut settings = crate::store::sqlite::SqliteSettings::at(path);
+        settings.retry_default = builder.retry_default.clone();
+        Ok(Self::Sqlite(settings))
     }
 
     #[cfg(not(feature = "sqlite"))]
-    fn sqlite(url: &str, _: &str) -> Result<Self, OpenError> {
+    fn sqlite(_: &QueueBuilder, url: &str, _: &str) -> Result<Self, OpenError> {
         Err(OpenError::new(url, "this program was built without SQLite", "build it with the feature `sqlite`"))
     }
 
@@ -193,6 +223,7 @@ impl Address {
     fn postgres(builder: &QueueBuilder) -> Result<Self, OpenError> {
         let mut settings = crate::store::postgres::PostgresSettings::new(&builder.url.0);
         settings.allow_unsafe_server_settings = builder.allow_unsafe_server_settings;
+        settings.retry_default = builder.retry_default.clone();
         if let Some(schema) = &builder.schema {
             settings.schema.clone_from(schema);
         }

@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::process::ExitCode;
 
-use super::out::{visible, warn};
+use super::out::{last_words, visible};
 use super::settings::SettingsError;
 
 /// How a program ended.
@@ -47,7 +47,7 @@ impl Failure {
 
 /// Says on stderr what went wrong, in one line, and how the program is to end.
 pub(super) fn report(error: &anyhow::Error) -> ExitCode {
-    warn(&format!("error: {}", in_one_line(error.as_ref())));
+    last_words(&format!("error: {}", in_one_line(error.as_ref())));
     let exit = if error.downcast_ref::<SettingsError>().is_some() {
         Exit::Usage
     } else {

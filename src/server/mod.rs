@@ -16,6 +16,7 @@ mod cli;
 mod command;
 mod exit;
 mod log_lines;
+mod log_writer;
 mod out;
 mod program;
 mod roles;

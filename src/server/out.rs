@@ -2,8 +2,13 @@
 //! (`… | head -1`) and a stderr that cannot be written are no reason to fail.
 
 use std::io::{self, Write};
+use std::sync::mpsc;
+use std::time::Duration;
 
 use serde_json::Value;
+
+/// 1 s for the last words: nobody may be reading, and the process must end.
+const LAST_WORDS_MAX: Duration = Duration::from_secs(1);
 
 /// One line.
 pub(super) fn say(line: &str) {
@@ -54,6 +59,20 @@ fn acts_on_a_terminal(c: char) -> bool {
         matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     // C0, DEL and C1.
     c.is_control() || separates_lines || turns_text
+}
+
+/// One line on stderr, before the program ends. Unlike `eprintln!`, it does not panic if stderr cannot be written, and it
+/// does not wait for ever if nobody reads it.
+pub(super) fn last_words(line: &str) {
+    let line = format!("{line}\n");
+    let (written, done) = mpsc::channel();
+    let writing = std::thread::Builder::new().spawn(move || {
+        let _ = io::stderr().write_all(line.as_bytes());
+        let _ = written.send(());
+    });
+    if writing.is_ok() {
+        let _ = done.recv_timeout(LAST_WORDS_MAX);
+    }
 }
 
 /// Roles go on without a reader; a command that only prints has nothing left to do, which its caller finds out by

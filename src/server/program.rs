@@ -91,7 +91,7 @@ pub fn role(role: Role, program: &'static str) -> ExitCode {
 
 fn run_role(role: Role, matches: &ArgMatches) -> Result<()> {
     let settings = Settings::new(resolved(matches)?)?;
-    telemetry::start(&settings);
+    let _logging = telemetry::start(&settings).context("cannot start threads")?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start threads")?;
     let ended = runtime.block_on(role.run(&settings));
     // Whatever still runs now was given up on: it must not keep the process from ending.

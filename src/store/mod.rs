@@ -9,6 +9,8 @@ mod clock;
 #[cfg(any(feature = "api", feature = "postgres", feature = "sqlite", feature = "worker"))]
 mod complaints;
 mod error;
+#[cfg(any(feature = "postgres", feature = "sqlite", feature = "worker"))]
+mod failures;
 mod metered;
 #[cfg(feature = "postgres")]
 pub mod postgres;
@@ -24,6 +26,8 @@ pub use clock::{Clock, HeldClock, SystemClock};
 #[cfg(any(feature = "api", feature = "postgres", feature = "sqlite", feature = "worker"))]
 pub(crate) use complaints::complain;
 pub use error::{KeyTaken, NotStored, OpenError, StoreError, StoreErrorKind};
+#[cfg(any(feature = "postgres", feature = "sqlite", feature = "worker"))]
+pub(crate) use failures::FailedAttempt;
 pub use metered::Metered;
 #[cfg(feature = "api")]
 pub(crate) use metered::VERBS;

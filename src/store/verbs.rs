@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use crate::job::limits::PAYLOAD_MAX_BYTES;
 use crate::job::{AttemptOutcome, JobId, JobRecord, Kind, LeaseKey, Outcome, Progress, QueueName, Status, WorkerId};
 
 /// Answer of enqueue.
@@ -35,10 +36,20 @@ pub struct Claim {
     pub kinds: Option<Vec<Kind>>,
     /// At most this many.
     pub max: usize,
+    /// At most this many bytes of payload. The first job comes however large it is.
+    pub max_bytes: usize,
     /// How long the leases last without a heartbeat.
     pub lease: Duration,
     /// Whether a power cut that loses this claim also ends the worker.
     pub fate: WorkerFate,
+}
+
+impl Claim {
+    /// Whether there may be more than these `jobs` with `bytes` of payload: as many as were asked for, or so large that
+    /// another one may not have fitted in. Only a hint; asking again is what tells.
+    pub fn is_full(&self, jobs: usize, bytes: impl FnOnce() -> usize) -> bool {
+        jobs >= self.max || (jobs > 0 && bytes().saturating_add(PAYLOAD_MAX_BYTES) > self.max_bytes)
+    }
 }
 
 /// What a power cut at the store means for the worker that claims.
@@ -112,6 +123,8 @@ pub struct Reaped {
     pub job_id: JobId,
     /// Its kind.
     pub kind: Kind,
+    /// Which attempt it was.
+    pub attempt: u32,
     /// The worker that was not heard of.
     pub worker: WorkerId,
     /// Where the job is now.

@@ -1,11 +1,11 @@
 //! What a handler is told about its attempt, and how it is told to stop.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use tokio_util::sync::CancellationToken;
 
-use crate::job::{JobId, Kind, LeaseKey, Progress, WorkerId};
+use crate::job::{JobId, Kind, Lease, LeaseKey, Progress, QueueName, WorkerId};
 use crate::queue::Queue;
 
 /// Why a handler should stop.
@@ -46,6 +46,11 @@ impl<S> Context<S> {
         Self { attempt, queue, worker, state }
     }
 
+    /// The same for a handler that was registered before there was any state.
+    pub(super) fn without_state(self) -> Context {
+        Context { attempt: self.attempt, queue: self.queue, worker: self.worker, state: Arc::new(()) }
+    }
+
     /// The job's id: the same over all attempts, so a good key for side effects that must happen once.
     pub fn job_id(&self) -> JobId {
         self.attempt.lease.job_id
@@ -54,6 +59,21 @@ impl<S> Context<S> {
     /// Which attempt this is, counted from 1.
     pub fn attempt(&self) -> u32 {
         self.attempt.number
+    }
+
+    /// How many attempts may count; the one with this number is the last.
+    pub fn max_attempts(&self) -> u32 {
+        self.attempt.max_attempts
+    }
+
+    /// The job's kind.
+    pub fn kind(&self) -> &Kind {
+        &self.attempt.kind
+    }
+
+    /// The name of the queue that the job waited in.
+    pub fn queue_name(&self) -> &QueueName {
+        &self.attempt.queue_name
     }
 
     /// This process, as it signs its leases.
@@ -93,7 +113,9 @@ impl<S> Context<S> {
 pub(super) struct Attempt {
     pub(super) lease: LeaseKey,
     pub(super) kind: Kind,
+    queue_name: QueueName,
     pub(super) number: u32,
+    max_attempts: u32,
     stop: CancellationToken,
     reason: OnceLock<StopReason>,
     progress: Mutex<Option<Progress>>,
@@ -102,11 +124,14 @@ pub(super) struct Attempt {
 }
 
 impl Attempt {
-    pub(super) fn new(lease: LeaseKey, kind: Kind, number: u32, progress_reported: Arc<tokio::sync::Notify>) -> Self {
+    pub(super) fn new(lease: &Lease, progress_reported: Arc<tokio::sync::Notify>) -> Self {
+        let job = lease.job();
         Self {
-            lease,
-            kind,
-            number,
+            lease: lease.key(),
+            kind: job.kind.clone(),
+            queue_name: job.queue.clone(),
+            number: job.attempts,
+            max_attempts: job.max_attempts,
             stop: CancellationToken::new(),
             reason: OnceLock::new(),
             progress: Mutex::default(),
@@ -139,12 +164,25 @@ impl Attempt {
     }
 
     fn report(&self, progress: Progress) {
-        *self.progress.lock().unwrap_or_else(PoisonError::into_inner) = Some(progress);
+        *self.progress() = Some(progress);
         self.progress_reported.notify_one();
+    }
+
+    pub(super) fn has_progress(&self) -> bool {
+        self.progress().is_some()
     }
 
     /// What was reported since the last time.
     pub(super) fn take_progress(&self) -> Option<Progress> {
-        self.progress.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.progress().take()
+    }
+
+    /// For the next time, unless something newer was reported meanwhile.
+    pub(super) fn put_back_progress(&self, progress: Progress) {
+        self.progress().get_or_insert(progress);
+    }
+
+    fn progress(&self) -> MutexGuard<'_, Option<Progress>> {
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

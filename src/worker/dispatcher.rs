@@ -14,6 +14,8 @@ use crate::store::{Claim, StoreError, WorkerFate, complain};
 
 /// 1 s: a job that was claimed ahead and still waits is given back to whoever is faster.
 const HOARDED: Duration = Duration::from_secs(1);
+/// 8 MiB of payloads in one claim: a thousand jobs of a usual size, and some ten milliseconds' work if they are huge.
+const CLAIM_MAX_BYTES: usize = 8 * 1024 * 1024;
 /// 5 s: the longest pause after errors.
 const ERROR_PAUSE_MAX: Duration = Duration::from_secs(5);
 
@@ -118,39 +120,43 @@ async fn claim_round<S>(shared: &Shared<S>, groups: &[Group]) -> Result<Round, S
             continue;
         }
         let claimed = claim(shared, group, max).await?;
-        round.claimed += claimed;
-        round.more_waiting |= claimed == max;
+        round.claimed += claimed.jobs;
+        round.more_waiting |= claimed.is_full;
     }
     Ok(round)
 }
 
-async fn claim<S>(shared: &Shared<S>, group: &Group, max: usize) -> Result<usize, StoreError> {
+struct Claimed {
+    jobs: usize,
+    /// There may be more.
+    is_full: bool,
+}
+
+async fn claim<S>(shared: &Shared<S>, group: &Group, max: usize) -> Result<Claimed, StoreError> {
     let claimed = Instant::now();
-    let leases = shared
-        .queue
-        .store()
-        .claim(Claim {
-            worker: shared.worker.clone(),
-            queues: shared.settings.queues.clone(),
-            kinds: Some(group.kinds.clone()),
-            max,
-            lease: shared.settings.lease,
-            fate: WorkerFate::Shared,
-        })
-        .await?;
-    let count = leases.len();
+    let wish = Claim {
+        worker: shared.worker.clone(),
+        queues: shared.settings.queues.clone(),
+        kinds: Some(group.kinds.clone()),
+        max,
+        max_bytes: CLAIM_MAX_BYTES,
+        lease: shared.settings.lease,
+        fate: WorkerFate::Shared,
+    };
+    let leases = shared.queue.store().claim(wish.clone()).await?;
+    let bytes = || leases.iter().map(|lease| lease.job().payload.as_str().len()).sum();
+    let (jobs, is_full) = (leases.len(), wish.is_full(leases.len(), bytes));
     let work = |lease: Lease| {
         // Only this task takes places, so those that were free before the claim still are.
         let permit = group.limit.as_ref().and_then(|limit| limit.clone().try_acquire_owned().ok());
-        let job = lease.job();
-        let attempt = Attempt::new(lease.key(), job.kind.clone(), job.attempts, shared.progress_reported.clone());
+        let attempt = Attempt::new(&lease, shared.progress_reported.clone());
         Work { lease, attempt: Arc::new(attempt), claimed, permit }
     };
     // All at once: the slots are at the same locks.
     let works: Vec<Work> = leases.into_iter().map(work).collect();
     shared.held.hold(works.iter().map(|work| work.attempt.clone()));
     shared.buffer.put(works);
-    Ok(count)
+    Ok(Claimed { jobs, is_full })
 }
 
 /// The pace has dropped since these were claimed: they wait for slots that are not free soon.

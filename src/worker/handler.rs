@@ -45,7 +45,10 @@ impl From<serde_json::Value> for Completion {
     }
 }
 
-/// Why a handler failed. Made from any error by `?`, and then retried; or say otherwise.
+/// Why a handler failed. Made by `?` from any error (also `anyhow::Error`, a `String` or a `&str`), and then retried; or
+/// say otherwise.
+///
+/// Not an error itself, so that it can be made from all of those.
 #[derive(Debug)]
 pub struct JobError {
     message: String,
@@ -80,8 +83,9 @@ impl JobError {
 }
 
 /// With every cause, so that the record says what really happened.
-impl<E: std::error::Error> From<E> for JobError {
+impl<E: Into<Box<dyn std::error::Error + Send + Sync>>> From<E> for JobError {
     fn from(error: E) -> Self {
+        let error = error.into();
         let mut message = error.to_string();
         let mut source = error.source();
         while let Some(cause) = source {
@@ -172,6 +176,15 @@ where
     }
 }
 
+/// A handler that was registered before the worker was given its state, and so knows of none.
+pub(super) struct Stateless(pub(super) std::sync::Arc<dyn AnyHandler<()>>);
+
+impl<S: Send + Sync + 'static> AnyHandler<S> for Stateless {
+    fn start(&self, payload: Json, context: Context<S>) -> Running {
+        self.0.start(payload, context.without_state())
+    }
+}
+
 /// Retried like any failure: during a rolling upgrade the next worker may know the newer shape.
 fn undecodable(error: NotJson) -> JobError {
     JobError::new(format!("the payload does not fit the handler's type: {error}"))
@@ -190,5 +203,12 @@ mod tests {
         #[error("smtp 451")]
         struct Inner;
         assert_eq!(JobError::from(Outer(Inner)).message, "cannot greet: smtp 451");
+    }
+
+    #[test]
+    fn text_is_an_error_too() {
+        let said = |failed: Result<(), &'static str>| -> Result<(), JobError> { Ok(failed?) };
+        assert_eq!(said(Err("no such user")).unwrap_err().message, "no such user");
+        assert_eq!(JobError::from("no such user".to_owned()).message, "no such user");
     }
 }

@@ -1,10 +1,13 @@
 //! Extends every lease of this process in one call, on a thread and a runtime of its own: handlers that block every
 //! thread of theirs do not keep it from beating.
+//!
+//! Between two regular beats, only the leases of jobs that reported progress are sent: each beat writes the whole row.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::Notify;
+use tokio::time::{Instant, sleep_until, timeout};
 
 use super::StopReason;
 use super::context::Attempt;
@@ -16,39 +19,91 @@ use crate::store::{Beat, Extend, Extended, StoreError, StoreErrorKind, complain}
 
 /// 3: two beats may be missed before a lease runs out.
 const BEATS_PER_LEASE: u32 = 3;
+/// Two thirds of a lease for the answer to one beat: one that is late is still in time, and giving it up costs the
+/// connection it is on; the last third is for another try.
+const TIMEOUT_IN_BEATS: u32 = 2;
 /// 1 s: progress is shown that fast, and no faster.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
 
 pub(super) async fn run(queue: Queue, held: &HeldLeases, lease: Duration, progress_reported: &Notify) {
     let interval = lease / BEATS_PER_LEASE;
+    // At once: should this loop have died and been started again, leases may be close to their end.
+    let mut due = Instant::now();
     loop {
-        // At once: should this loop have died and been started again, leases may be close to their end.
-        let wait = match beat(&queue, held, lease).await {
-            Ok(()) => interval,
-            Err(error) => {
-                complain(&error, "cannot extend leases; trying again");
-                interval / 4
+        let regular = tokio::select! {
+            biased;
+            () = sleep_until(due) => true,
+            () = progress_reported.notified() => {
+                sleep_until(due.min(Instant::now() + PROGRESS_INTERVAL)).await;
+                // If it has come to that, the regular beat brings the progress along.
+                Instant::now() >= due
             }
         };
-        tokio::select! {
-            () = tokio::time::sleep(wait) => {}
-            () = progress_reported.notified() => tokio::time::sleep(PROGRESS_INTERVAL.min(interval)).await,
+        if regular {
+            // Counted from its beginning: a slow answer must not put the next one off.
+            let began = Instant::now();
+            due = match beat(&queue, held, held.all(), lease).await {
+                Ok(()) => began + interval,
+                Err(error) => {
+                    complain(&error, "cannot extend leases; trying again");
+                    Instant::now() + interval / 4
+                }
+            };
+        } else if let Err(error) = beat(&queue, held, news(held), lease).await {
+            complain(&error, "cannot record progress; trying again");
+            // What was put back is news again.
+            progress_reported.notify_one();
         }
     }
 }
 
-async fn beat(queue: &Queue, held: &HeldLeases, lease: Duration) -> Result<(), StoreError> {
-    let attempts = held.all();
+/// The attempts that reported something since their last beat.
+fn news(held: &HeldLeases) -> Vec<Arc<Attempt>> {
+    let mut attempts = held.all();
+    attempts.retain(|attempt| attempt.has_progress());
+    attempts
+}
+
+/// Every chunk is sent, also after one that failed; the answer is the last error.
+async fn beat(
+    queue: &Queue,
+    held: &HeldLeases,
+    attempts: Vec<Arc<Attempt>>,
+    lease: Duration,
+) -> Result<(), StoreError> {
+    let mut result = Ok(());
     for some in attempts.chunks(BATCH_MAX) {
-        let beats =
-            some.iter().map(|attempt| Beat { lease: attempt.lease, progress: attempt.take_progress() }).collect();
-        let extending = queue.store().extend(Extend { beats, lease: Some(lease) });
-        let answers = tokio::time::timeout(lease / BEATS_PER_LEASE, extending)
-            .await
-            .map_err(|_| StoreError::new(StoreErrorKind::Timeout, "extend"))??;
-        some.iter().zip(answers).for_each(|(attempt, answer)| heard(held, attempt, answer));
+        if let Err(error) = beat_chunk(queue, held, some, lease).await {
+            result = Err(error);
+        }
     }
-    Ok(())
+    result
+}
+
+async fn beat_chunk(
+    queue: &Queue,
+    held: &HeldLeases,
+    attempts: &[Arc<Attempt>],
+    lease: Duration,
+) -> Result<(), StoreError> {
+    let beats: Vec<Beat> =
+        attempts.iter().map(|attempt| Beat { lease: attempt.lease, progress: attempt.take_progress() }).collect();
+    let extending = queue.store().extend(Extend { beats: beats.clone(), lease: Some(lease) });
+    let answers = timeout(lease / BEATS_PER_LEASE * TIMEOUT_IN_BEATS, extending)
+        .await
+        .unwrap_or_else(|_| Err(StoreError::new(StoreErrorKind::Timeout, "extend")));
+    match answers {
+        Ok(answers) => {
+            attempts.iter().zip(answers).for_each(|(attempt, answer)| heard(held, attempt, answer));
+            Ok(())
+        }
+        Err(error) => {
+            for (attempt, beat) in attempts.iter().zip(beats) {
+                beat.progress.into_iter().for_each(|progress| attempt.put_back_progress(progress));
+            }
+            Err(error)
+        }
+    }
 }
 
 fn heard(held: &HeldLeases, attempt: &Arc<Attempt>, answer: Extended) {

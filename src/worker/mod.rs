@@ -57,8 +57,8 @@ pub enum WorkerError {
         /// Of what, the last time.
         why: String,
     },
-    /// Its heartbeat thread could not be started.
-    #[error("cannot start the worker's heartbeat thread: {0}")]
+    /// One of its threads could not be started.
+    #[error("cannot start a thread of the worker: {0}")]
     Thread(#[from] std::io::Error),
 }
 
@@ -93,6 +93,8 @@ pub struct Worker<S = ()> {
     queue: Queue,
     id: WorkerId,
     settings: WorkerSettings,
+    /// What was said by [`Worker::concurrency`]; it stands whatever the settings say, given before or after it.
+    concurrency: Option<usize>,
     handlers: HashMap<Kind, Registered<S>>,
     state: Arc<S>,
     health: WorkerHealth,
@@ -106,6 +108,7 @@ impl Worker<()> {
             queue,
             id: WorkerId::random("worker"),
             settings: WorkerSettings::default(),
+            concurrency: None,
             handlers: HashMap::new(),
             state: Arc::new(()),
             health: WorkerHealth::default(),
@@ -113,13 +116,15 @@ impl Worker<()> {
         }
     }
 
-    /// Shares `state` with every handler (see [`Context::state`]). Comes before the handlers.
+    /// Shares `state` with every handler that is registered after it (see [`Context::state`]). Those that were registered
+    /// before stay, and know of no state.
     pub fn with_state<S: Send + Sync + 'static>(self, state: S) -> Worker<S> {
         Worker {
             queue: self.queue,
             id: self.id,
             settings: self.settings,
-            handlers: HashMap::new(),
+            concurrency: self.concurrency,
+            handlers: self.handlers.into_iter().map(|(kind, known)| (kind, known.with_any_state())).collect(),
             state: Arc::new(state),
             health: self.health,
             mistakes: self.mistakes,
@@ -190,9 +195,10 @@ impl<S: Send + Sync + 'static> Worker<S> {
         self.handlers.insert(kind, Registered { handler, definition, timeout: options.timeout, limit });
     }
 
-    /// Jobs at the same time; 4 × cores unless set.
+    /// Jobs at the same time; 4 × cores unless set. Wins over [`WorkerSettings::concurrency`], in whichever order the two
+    /// are given.
     pub fn concurrency(mut self, jobs: usize) -> Self {
-        self.settings.concurrency = jobs.max(1);
+        self.concurrency = Some(jobs);
         self
     }
 

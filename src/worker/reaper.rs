@@ -3,9 +3,10 @@
 
 use std::time::Duration;
 
+use crate::job::AttemptOutcome;
 use crate::planted::{Bug, planted};
 use crate::queue::Queue;
-use crate::store::{Reap, StoreError, complain};
+use crate::store::{FailedAttempt, Reap, Reaped, StoreError, complain};
 
 /// 500 in one step: short transactions, and a crash of a large fleet is still cleared in seconds.
 const BATCH: usize = 500;
@@ -29,14 +30,10 @@ async fn reap_all(queue: &Queue) -> Result<(), StoreError> {
     loop {
         match queue.store().reap(Reap { limit: BATCH }).await {
             Ok(reaped) => {
-                metrics::counter!("leases_expired_total").increment(reaped.len() as u64);
-                for job in &reaped {
-                    tracing::warn!(
-                        job_id = %job.job_id, kind = %job.kind, worker = %job.worker, outcome = %job.recorded, to = %job.to,
-                        "an attempt was not heard of in time"
-                    );
-                }
-                if reaped.len() < BATCH {
+                let count = reaped.len();
+                metrics::counter!("leases_expired_total").increment(count as u64);
+                reaped.into_iter().for_each(say);
+                if count < BATCH {
                     return Ok(());
                 }
             }
@@ -50,4 +47,13 @@ async fn reap_all(queue: &Queue) -> Result<(), StoreError> {
             }
         }
     }
+}
+
+fn say(reaped: Reaped) {
+    let Reaped { job_id, kind, attempt, worker, to, recorded } = reaped;
+    let error = match recorded {
+        AttemptOutcome::TimedOut => format!("ran past the job's timeout_ms, at worker {worker}"),
+        _ => format!("lease expired: worker {worker} was not heard of in time"),
+    };
+    FailedAttempt { job_id, kind, attempt, recorded, to, error }.log();
 }

@@ -12,7 +12,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use super::runtime::{Buffer, Shared};
 use super::settler::Outcomes;
 use super::supervise::supervise;
-use super::{StopReason, Worker, WorkerError, WorkerHealth};
+use super::{StopReason, Worker, WorkerError, WorkerHealth, WorkerSettings};
 use super::{dispatcher, heartbeat, pool, pruner, reaper, settler};
 use crate::job::Outcome;
 use crate::planted::{Bug, planted};
@@ -27,8 +27,9 @@ pub(super) async fn run_until<S: Send + Sync + 'static>(
     worker: Worker<S>,
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), WorkerError> {
-    let Worker { queue, id, settings, handlers, state, health, mistakes } = worker;
-    let settings = settings.within_limits();
+    let Worker { queue, id, settings, concurrency, handlers, state, health, mistakes } = worker;
+    let concurrency = concurrency.unwrap_or(settings.concurrency);
+    let settings = WorkerSettings { concurrency, ..settings }.within_limits();
     if let Some(mistake) = mistakes.into_iter().next() {
         return Err(mistake.into());
     }
@@ -84,7 +85,8 @@ struct Loops {
 
 impl Loops {
     fn start<S: Send + Sync + 'static>(shared: &Arc<Shared<S>>, health: &WorkerHealth) -> Result<Self, WorkerError> {
-        let (own_thread, guardian) = start_guardian(shared.clone(), health.clone())?;
+        let guardian = start_guardian(shared.clone(), health.clone())?;
+        let own_thread = start_claiming_thread(shared.stop_guarding.clone())?;
         let mut loops = Self {
             dispatcher: JoinSet::new(),
             slots: JoinSet::new(),
@@ -94,8 +96,8 @@ impl Loops {
             _ends_with_us: [shared.stop_claiming.clone().drop_guard(), shared.stop_guarding.clone().drop_guard()],
         };
         let this = shared.clone();
-        // On the heartbeat's thread: what a claim brings must be held, and so extended, at once, and handlers may block every
-        // thread of their own runtime for longer than a lease.
+        // On a thread of its own: what a claim brings must be held, and so extended, at once, while handlers may block every
+        // thread of their runtime for longer than a lease; and reading it, megabytes at times, must not keep the heartbeat.
         let dispatcher = supervise("dispatcher", health.clone(), shared.stop_claiming.clone(), move || {
             dispatcher::run(this.clone())
         });
@@ -207,20 +209,28 @@ async fn hear_cancels<S: Send + Sync + 'static>(shared: Arc<Shared<S>>) {
     }
 }
 
-/// Heartbeat and reaper, on a thread with a runtime of its own, which others may use, too.
+/// A thread for the dispatcher, until `stop`.
+fn start_claiming_thread(stop: CancellationToken) -> Result<Handle, WorkerError> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let handle = runtime.handle().clone();
+    let run = move || runtime.block_on(stop.cancelled());
+    std::thread::Builder::new().name("steadfast-claims".into()).spawn(run)?;
+    Ok(handle)
+}
+
+/// Heartbeat and reaper, on a thread with a runtime of its own.
 fn start_guardian<S: Send + Sync + 'static>(
     shared: Arc<Shared<S>>,
     health: WorkerHealth,
-) -> Result<(Handle, oneshot::Receiver<Result<(), WorkerError>>), WorkerError> {
+) -> Result<oneshot::Receiver<Result<(), WorkerError>>, WorkerError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let handle = runtime.handle().clone();
     let (ended, guardian) = oneshot::channel();
     std::thread::Builder::new().name("steadfast-heartbeat".into()).spawn(move || {
         let result = runtime.block_on(guard(shared, health));
         // Nobody is listening any more if the worker was dropped.
         let _ = ended.send(result);
     })?;
-    Ok((handle, guardian))
+    Ok(guardian)
 }
 
 async fn guard<S: Send + Sync + 'static>(shared: Arc<Shared<S>>, health: WorkerHealth) -> Result<(), WorkerError> {

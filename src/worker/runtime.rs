@@ -9,7 +9,7 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
 use super::context::Attempt;
-use super::handler::AnyHandler;
+use super::handler::{AnyHandler, Stateless};
 use super::held::HeldLeases;
 use super::prefetch::Pace;
 use super::settler::Outcomes;
@@ -97,6 +97,14 @@ pub(super) struct Registered<S> {
     pub(super) timeout: Option<Duration>,
     /// Jobs of this kind at the same time; `None`: as many as there are slots.
     pub(super) limit: Option<Arc<Semaphore>>,
+}
+
+impl Registered<()> {
+    /// The same handler in a worker that has state.
+    pub(super) fn with_any_state<S: Send + Sync + 'static>(self) -> Registered<S> {
+        let Self { handler, definition, timeout, limit } = self;
+        Registered { handler: Arc::new(Stateless(handler)), definition, timeout, limit }
+    }
 }
 
 /// A claimed job on its way to a slot.

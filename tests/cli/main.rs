@@ -7,6 +7,7 @@ mod bulk;
 mod canary;
 mod command_line;
 mod config;
+mod failures;
 mod fleet;
 mod housekeeping;
 mod metrics;

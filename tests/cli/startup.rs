@@ -18,6 +18,24 @@ fn a_port_in_use_is_said_in_one_line() {
     );
 }
 
+/// The usual port is taken by this test, or by whatever else of this machine has it.
+#[test]
+fn a_second_worker_takes_another_port_for_its_metrics_unless_one_was_asked_for() {
+    let usual = std::net::TcpListener::bind("127.0.0.1:9091");
+    let world = World::new();
+    let mut command = world.steadfast();
+    command.arg("worker");
+    let worker = Running::start(command);
+    assert!(!worker.url.ends_with(":9091"), "{}", worker.url);
+    assert_eq!(worker.get("/readyz").0, 200);
+    let log = worker.stop();
+    assert!(log.contains("WARN") && log.contains("127.0.0.1:9091 is in use"), "{log}");
+    let done = world.run(&["worker", "--worker-metrics-bind-addr", "127.0.0.1:9091"]);
+    let line = done.one_line(1);
+    assert!(line.contains("another program uses it") && line.contains("WORKER_METRICS_BIND_ADDR"), "{line}");
+    drop(usual);
+}
+
 #[test]
 fn a_directory_that_cannot_be_written_is_said_in_one_line() {
     let world = World::new();

@@ -115,6 +115,49 @@ pub(crate) async fn a_claim_takes_no_more_than_it_asks_for(world: &impl World) {
     assert_eq!(world.claim(3).await, []);
 }
 
+/// A job whose payload has so many bytes.
+fn of_bytes(kind: &str, bytes: usize) -> JobRequest {
+    JobRequest { payload: json(&format!("\"{}\"", "x".repeat(bytes - 2))), ..job(kind) }
+}
+
+pub(crate) async fn a_claim_takes_no_more_bytes_than_it_asks_for_but_one_job_at_least(world: &impl World) {
+    let mut expected = Vec::new();
+    for bytes in [100, 100, 100, 100, 900, 100] {
+        expected.push(world.enqueue(of_bytes("welcome", bytes)).await.id);
+        world.advance(MS).await;
+    }
+    let mut claimed = Vec::new();
+    for (max_bytes, count) in [(250, 2), (200, 2), (250, 1), (0, 1), (0, 0)] {
+        let leases = world.claim_with(Claim { max_bytes, ..claim_of(100) }).await;
+        assert_eq!(leases.len(), count, "{max_bytes}");
+        claimed.extend(ids(&leases));
+    }
+    assert_eq!(claimed, expected);
+}
+
+pub(crate) async fn the_order_holds_whatever_fits_into_the_bytes_asked_for(world: &impl World) {
+    let mut jobs = Vec::new();
+    for n in 0..40_i64 {
+        let request = JobRequest {
+            queue: Some(["a", "b"][n as usize % 2].into()),
+            priority: Some([0, 5][n as usize / 7 % 2]),
+            delay_ms: Some((n * 11 % 5) * 1000),
+            ..of_bytes(["x", "y", "z"][n as usize % 3], 50 + 37 * n as usize % 400)
+        };
+        jobs.push(world.enqueue(request).await);
+    }
+    world.advance(MINUTE).await;
+    jobs.sort_by_key(|job| (-job.priority, job.run_at, job.id));
+    let mut claimed = Vec::new();
+    while claimed.len() < jobs.len() {
+        let leases = world.claim_with(Claim { max_bytes: 700, ..claim_of(7) }).await;
+        let bytes: usize = leases.iter().map(|lease| lease.job().payload.as_str().len()).sum();
+        assert!(!leases.is_empty() && (bytes <= 700 || leases.len() == 1), "{bytes} in {}", leases.len());
+        claimed.extend(ids(&leases));
+    }
+    assert_eq!(claimed, jobs.iter().map(|job| job.id).collect::<Vec<_>>());
+}
+
 pub(crate) async fn a_job_that_is_not_due_is_left_alone_until_it_is(world: &impl World) {
     let later = world.enqueue(JobRequest { priority: Some(100), ..delayed(HOUR) }).await;
     let now = world.enqueue(job("welcome")).await;

@@ -75,7 +75,15 @@ pub(crate) fn percent(percent: u8) -> Progress {
 
 /// A claim of up to `max` jobs of every kind in every queue.
 pub(crate) fn claim_of(max: usize) -> Claim {
-    Claim { worker: worker("host-1"), queues: None, kinds: None, max, lease: LEASE, fate: WorkerFate::Shared }
+    Claim {
+        worker: worker("host-1"),
+        queues: None,
+        kinds: None,
+        max,
+        max_bytes: usize::MAX,
+        lease: LEASE,
+        fate: WorkerFate::Shared,
+    }
 }
 
 pub(crate) fn succeeded() -> Outcome {

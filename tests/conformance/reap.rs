@@ -10,7 +10,8 @@ use crate::world::World;
 
 fn reaped(lease: &Lease, to: Status, recorded: AttemptOutcome) -> Reaped {
     let job = lease.job();
-    Reaped { job_id: job.id, kind: job.kind.clone(), worker: worker("host-1"), to, recorded }
+    let attempt = job.attempts;
+    Reaped { job_id: job.id, kind: job.kind.clone(), attempt, worker: worker("host-1"), to, recorded }
 }
 
 pub(crate) async fn an_expired_job_with_attempts_left_is_retried_at_once(world: &impl World) {

@@ -45,6 +45,7 @@ impl<W: World> Taker<W> {
                     queues: queues.as_ref().map(|all| all.iter().map(|n| queue(&format!("q{n}"))).collect()),
                     kinds: kinds.as_ref().map(|all| all.iter().map(|n| kind(&format!("k{n}"))).collect()),
                     max: *max,
+                    max_bytes: usize::MAX,
                     lease: ms(*lease),
                     fate: if n % 2 == 0 { WorkerFate::Shared } else { WorkerFate::Independent },
                 };

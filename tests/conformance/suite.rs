@@ -41,6 +41,8 @@ macro_rules! conformance_suite {
                 claims_go_by_priority_then_run_at_then_id_across_queues_and_kinds,
                 the_order_holds_among_the_queues_and_kinds_asked_for,
                 a_claim_takes_no_more_than_it_asks_for,
+                a_claim_takes_no_more_bytes_than_it_asks_for_but_one_job_at_least,
+                the_order_holds_whatever_fits_into_the_bytes_asked_for,
                 a_job_that_is_not_due_is_left_alone_until_it_is,
                 a_queue_or_kind_that_is_not_asked_for_is_left_alone,
                 only_waiting_jobs_are_claimed,

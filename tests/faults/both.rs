@@ -70,8 +70,15 @@ impl OneStore {
         let mut leases = Vec::new();
         while leases.len() < max {
             let max = (max - leases.len()).min(1000);
-            let claim =
-                Claim { worker: worker.clone(), queues: None, kinds: None, max, lease, fate: WorkerFate::Shared };
+            let claim = Claim {
+                worker: worker.clone(),
+                queues: None,
+                kinds: None,
+                max,
+                max_bytes: usize::MAX,
+                lease,
+                fate: WorkerFate::Shared,
+            };
             let some = self.store.claim(claim).await.unwrap();
             if some.is_empty() {
                 break;

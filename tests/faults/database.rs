@@ -24,7 +24,8 @@ async fn enqueue(queue: &Queue, count: usize) {
 
 async fn claim(queue: &Queue, max: usize, lease: Duration) -> Vec<Lease> {
     let worker = WorkerId::new("w").unwrap();
-    let claim = Claim { worker, queues: None, kinds: None, max, lease, fate: WorkerFate::Independent };
+    let claim =
+        Claim { worker, queues: None, kinds: None, max, max_bytes: usize::MAX, lease, fate: WorkerFate::Independent };
     queue.store().claim(claim).await.unwrap()
 }
 

@@ -33,7 +33,7 @@ pub(crate) async fn reaches(queue: &Queue, id: JobId, status: Status) -> JobReco
 
 fn claim(max: usize) -> Claim {
     let worker = WorkerId::new("w").unwrap();
-    Claim { worker, queues: None, kinds: None, max, lease: LEASE, fate: WorkerFate::Independent }
+    Claim { worker, queues: None, kinds: None, max, max_bytes: usize::MAX, lease: LEASE, fate: WorkerFate::Independent }
 }
 
 async fn claim_one(queue: &Queue) -> Lease {

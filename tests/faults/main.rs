@@ -24,6 +24,7 @@ mod kill;
 mod killers;
 mod leases;
 mod link;
+mod logs;
 mod memory_attacks;
 mod mount;
 mod overload;

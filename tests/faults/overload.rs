@@ -13,8 +13,9 @@ use steadfast::store::{Beat, Claim, Extend, Extended, Settle, Settled, WorkerFat
 use crate::customers::Customers;
 use crate::flood;
 use crate::players::{Part, Player, Script, Task};
-use crate::programs::get;
-use crate::scale::{dice, quick_or_long};
+use crate::producers::post;
+use crate::programs::{World, get};
+use crate::scale::{dice, quick_or_long, short_patience};
 use crate::stage::{Stage, Store, wait_until_done};
 
 /// 512 MiB: 256 MiB of request bodies are allowed, 4,096 connections have their buffers, and the rest is the server.
@@ -27,9 +28,8 @@ const IN_FLIGHT: usize = 512;
 /// 800: those beyond [`IN_FLIGHT`] are refused, and all fit into the usual limit of open files.
 const CONNECTIONS: usize = 800;
 
-/// 5 s: a sixth of the usual lease. An answer may take a second or two while the flood itself has the processors, and a
-/// worker that hears of its lease when that is over cannot keep it.
-const LEASE_MS: u64 = 5_000;
+/// 2 s: twice the shortest there is. Also the worker that hears its answers late must get some processor time between two.
+const LEASE_MS: u64 = 2_000;
 
 fn memory_kib(pid: u32, field: &str) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
@@ -106,6 +106,83 @@ async fn f9_five_times_the_load_is_refused_in_order_and_costs_no_lease_on_postgr
     f9("overload on postgresql", Stage::alone_on(Store::Postgres).await).await;
 }
 
+/// Who finds the queue of new connections full tries again after a second, when a lease of a second is over. The server
+/// stands still meanwhile: this is about what the kernel keeps for it.
+#[test]
+fn f9_a_thousand_clients_that_come_at_once_all_get_a_connection_at_once() {
+    let world = World::new();
+    let server = world.serve(&[]);
+    let address = server.url.trim_start_matches("http://").parse().unwrap();
+    // It says where it is before it serves.
+    assert_eq!(server.get("/livez").0, 200);
+    server.signal("STOP");
+    let mut connections = Vec::new();
+    for n in 0..1_000 {
+        match std::net::TcpStream::connect_timeout(&address, short_patience()) {
+            Ok(connection) => connections.push(connection),
+            Err(error) => panic!("only {n} of a thousand were let in: {error}"),
+        }
+    }
+    server.signal("CONT");
+    drop(connections);
+    assert_eq!(server.get("/livez").0, 200);
+    server.stop();
+}
+
+/// However many connections want something: here, all threads that serve them are taken, and stay so.
+#[test]
+fn f9_workers_and_probes_are_answered_while_every_thread_that_serves_others_is_busy() {
+    const THREADS: usize = 2;
+    let serving = tokio::runtime::Builder::new_multi_thread().worker_threads(THREADS).enable_all().build().unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let url = format!("sqlite://{}", directory.path().join("jobs.db").display());
+    let (server, queue) = serving.block_on(async {
+        let queue = steadfast::Queue::open(&url).await.unwrap();
+        queue.enqueue(Task { work_ms: 0, fail_percent: 0 }).await.unwrap();
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let server = format!("http://{}", listener.local_addr().unwrap());
+        let settings = steadfast::api::ApiSettings::new(queue.clone());
+        tokio::spawn(async move { steadfast::api::serve(listener, settings, std::future::pending()).await.unwrap() });
+        (server, queue)
+    });
+    assert_eq!(get(&format!("{server}/livez"), None).0, 200);
+    let (taken, all_taken) = std::sync::mpsc::channel();
+    let mut held = Vec::new();
+    for _ in 0..THREADS {
+        let (hold, until_dropped) = std::sync::mpsc::channel::<()>();
+        let taken = taken.clone();
+        serving.spawn(async move {
+            taken.send(()).unwrap();
+            let _ = until_dropped.recv();
+        });
+        held.push(hold);
+    }
+    (0..THREADS).for_each(|_| all_taken.recv().unwrap());
+    let config = ureq::Agent::config_builder().http_status_as_error(false).proxy(None);
+    let agent = config.timeout_global(Some(short_patience())).build().new_agent();
+    let ask = |path: &str, body: serde_json::Value| {
+        let answer = post(&agent, &format!("{server}{path}"), &body);
+        let answer = answer.unwrap_or_else(|| panic!("{path} is not answered while others are served"));
+        assert_eq!(answer.status, 200, "{answer:?}");
+        answer.body
+    };
+    let leased = ask("/leases", json!({ "worker": "w", "lease_ms": 1000 }));
+    let lease = &leased["leases"][0];
+    let mut proof = json!({ "job_id": lease["job"]["id"], "lease_token": lease["lease_token"] });
+    let beaten = ask("/leases/heartbeat", json!({ "worker": "w", "leases": [proof] }));
+    assert_eq!(beaten["leases"][0]["status"], "ok");
+    proof["outcome"] = json!("succeeded");
+    let settled = ask("/leases/settle", json!({ "worker": "w", "outcomes": [proof] }));
+    assert_eq!(settled["outcomes"][0]["status"], "recorded");
+    for probe in ["/livez", "/readyz", "/health"] {
+        let answer = agent.get(format!("{server}{probe}")).header("connection", "close").call();
+        assert_eq!(answer.unwrap_or_else(|_| panic!("{probe} is not answered")).status().as_u16(), 200);
+    }
+    drop(held);
+    serving.shutdown_background();
+    drop(queue);
+}
+
 /// Counted in calls, not in time: how many of the flood are answered before the heartbeat is.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn f9_heartbeats_and_settles_do_not_queue_behind_new_jobs() {
@@ -116,7 +193,15 @@ async fn f9_heartbeats_and_settles_do_not_queue_behind_new_jobs() {
     let job = Task { work_ms: 0, fail_percent: 0 };
     queue.enqueue(job.clone()).await.unwrap();
     let (worker, lease) = (WorkerId::new("w").unwrap(), Duration::from_secs(60));
-    let claim = Claim { worker, queues: None, kinds: None, max: 1, lease, fate: WorkerFate::Independent };
+    let claim = Claim {
+        worker,
+        queues: None,
+        kinds: None,
+        max: 1,
+        max_bytes: usize::MAX,
+        lease,
+        fate: WorkerFate::Independent,
+    };
     let lease = queue.store().claim(claim).await.unwrap().pop().unwrap();
     // Checked beforehand, so that the calls are there faster than they can be answered.
     let mut calls = vec![Vec::new(); CALLS];

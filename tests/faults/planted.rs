@@ -115,6 +115,12 @@ planted_bugs! {
         "database::f35_a_deadlock_with_a_stranger_is_tried_again_and_reaches_nobody", "a deadlock reached the caller";
     claims_that_look_from_the_beginning_are_caught: MarksIgnored,
         "database::f36_claims_stay_flat_while_a_stranger_holds_back_vacuum", "do not stay flat";
+    a_short_queue_for_new_connections_is_caught: ShortBacklog,
+        "overload::f9_a_thousand_clients_that_come_at_once_all_get_a_connection_at_once", "were let in";
+    workers_that_wait_behind_everybody_are_caught: NoWorkerLane,
+        "overload::f9_workers_and_probes_are_answered_while_every_thread_that_serves_others_is_busy", "not answered";
+    a_log_failure_that_ends_the_process_is_caught: LogFailureIsFatal,
+        "logs::f48_a_server_whose_log_is_on_a_full_disk_goes_on", "the server is gone";
     an_unknown_outcome_that_is_denied_is_caught: OutcomeForgotten,
         "link::f7_a_commit_whose_outcome_is_unknown_is_a_503_that_says_so_and_the_same_key_resolves_it",
         "nothing was changed";

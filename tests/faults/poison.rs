@@ -22,6 +22,7 @@ async fn f25_one_bad_row_fails_alone_and_kinds_nobody_asked_for_are_left() {
             queues: None,
             kinds: Some(vec![Kind::new("welcome").unwrap()]),
             max: 100,
+            max_bytes: usize::MAX,
             lease: LONG_LEASE,
             fate: WorkerFate::Shared,
         };

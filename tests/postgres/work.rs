@@ -35,6 +35,7 @@ pub(crate) fn claim(max: usize) -> Claim {
         queues: None,
         kinds: None,
         max,
+        max_bytes: usize::MAX,
         lease: Duration::from_secs(60),
         fate: WorkerFate::Independent,
     }

@@ -139,7 +139,7 @@ pub(crate) async fn enqueue_one(store: &SqliteStore, request: JobRequest) -> Job
 
 pub(crate) fn claim_of(max: usize) -> Claim {
     let worker = WorkerId::new("host-1").unwrap();
-    Claim { worker, queues: None, kinds: None, max, lease: LEASE, fate: WorkerFate::Shared }
+    Claim { worker, queues: None, kinds: None, max, max_bytes: usize::MAX, lease: LEASE, fate: WorkerFate::Shared }
 }
 
 pub(crate) async fn claim(store: &SqliteStore, max: usize) -> Vec<Lease> {

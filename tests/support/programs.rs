@@ -115,13 +115,20 @@ pub(crate) struct Running {
 
 impl Running {
     /// Returns when it says that it is ready.
-    pub(crate) fn start(mut command: Command) -> Self {
-        let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    pub(crate) fn start(command: Command) -> Self {
+        Self::start_logging_to(command, Stdio::piped())
+    }
+
+    /// As [`Running::start`]; its log is kept only if it goes to a pipe of ours.
+    pub(crate) fn start_logging_to(mut command: Command, log: Stdio) -> Self {
+        let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log).spawn().unwrap();
+        // Holds an end of the log too.
+        drop(command);
         let stderr = Arc::new(Mutex::new(String::new()));
-        let pipe = BufReader::new(child.stderr.take().unwrap());
+        let pipe = child.stderr.take().map(BufReader::new);
         let log_reader = std::thread::spawn({
             let said = stderr.clone();
-            move || collect(pipe, &said)
+            move || pipe.into_iter().for_each(|pipe| collect(pipe, &said))
         });
         let mut stdout = BufReader::new(child.stdout.take().unwrap());
         let said = Arc::new(Mutex::new(String::new()));

@@ -5,6 +5,8 @@
 mod cancel;
 mod dispatch;
 mod fleet;
+mod heartbeat;
+mod library;
 mod outcomes;
 mod processes;
 mod shutdown;

@@ -2,8 +2,8 @@
 //!
 //! The deaths are injected from outside: a store that hands everything to the real one, and panics where told.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use steadfast::job::*;
@@ -19,6 +19,11 @@ pub struct Probe {
     claims: AtomicUsize,
     largest_claim: AtomicUsize,
     panics_left: [AtomicUsize; 4],
+    /// The jobs of each heartbeat.
+    beats: Mutex<Vec<Vec<JobId>>>,
+    /// One that is to fail, and when.
+    failing_beat: AtomicUsize,
+    failure: tokio::sync::Notify,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -68,6 +73,24 @@ impl Watched {
         self.probe.largest_claim.load(Ordering::SeqCst)
     }
 
+    /// The jobs of each heartbeat so far.
+    pub fn beats(&self) -> Vec<Vec<JobId>> {
+        self.probe.beats.lock().unwrap().clone()
+    }
+
+    /// The next heartbeat is not passed on: it waits for [`let_the_beat_fail`](Self::let_the_beat_fail), and fails.
+    pub fn hold_and_fail_a_beat(&self) {
+        self.probe.failing_beat.store(1, Ordering::SeqCst);
+    }
+
+    pub fn is_beat_held(&self) -> bool {
+        self.probe.failing_beat.load(Ordering::SeqCst) == 0
+    }
+
+    pub fn let_the_beat_fail(&self) {
+        self.probe.failure.notify_one();
+    }
+
     fn panic_in(&self, verb: Verb, times: usize) {
         self.probe.panics_left[verb as usize].store(times, Ordering::SeqCst);
     }
@@ -92,6 +115,11 @@ impl Store for ProbedStore {
     }
     async fn extend(&self, extend: Extend) -> Result<Vec<Extended>, StoreError> {
         self.may_panic(Verb::Extend);
+        if self.probe.failing_beat.swap(0, Ordering::SeqCst) == 1 {
+            self.probe.failure.notified().await;
+            return Err(StoreError::new(StoreErrorKind::Unavailable, "extend"));
+        }
+        self.probe.beats.lock().unwrap().push(extend.beats.iter().map(|beat| beat.lease.job_id).collect());
         self.inner.extend(extend).await
     }
     async fn reap(&self, reap: Reap) -> Result<Vec<Reaped>, StoreError> {

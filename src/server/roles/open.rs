@@ -16,6 +16,8 @@ pub(super) fn builder(settings: &Settings) -> Result<QueueBuilder> {
         .payload_max_bytes(settings.max_payload_bytes)
         .max_queue_depth(settings.max_queue_depth)
         .allow_undeclared_kinds(settings.allow_undeclared_kinds)
+        .default_max_attempts(settings.default_max_attempts)
+        .default_retry(settings.default_retry.clone())
         .built_in_kinds(crate::kinds::definitions()?))
 }
 

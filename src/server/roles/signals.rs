@@ -3,12 +3,16 @@
 //! The first SIGINT or SIGTERM starts an orderly end. The second ends the process at once with 128 + its number, as a
 //! shell would say; leases then expire on their own. Both are heard on a thread of their own, so that handlers which
 //! keep every other thread busy cannot keep the process from being stopped.
+//!
+//! SIGHUP stops nothing: it says that the terminal is gone, and jobs do not need one.
 
 use std::future::Future;
 use std::io;
 
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
+
+use crate::server::telemetry;
 
 /// Tells when to stop.
 #[derive(Debug, Clone)]
@@ -19,14 +23,17 @@ impl Signals {
     pub(super) fn listen() -> io::Result<Self> {
         let (stop, stopped) = watch::channel(false);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let (mut interrupt, mut terminate) = {
+        let (mut interrupt, mut terminate, mut hangup) = {
             let _entered = runtime.enter();
-            (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?)
+            (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?, signal(SignalKind::hangup())?)
         };
         let mut heard = async move || {
-            tokio::select! {
-                _ = interrupt.recv() => SignalKind::interrupt(),
-                _ = terminate.recv() => SignalKind::terminate(),
+            loop {
+                tokio::select! {
+                    _ = interrupt.recv() => return SignalKind::interrupt(),
+                    _ = terminate.recv() => return SignalKind::terminate(),
+                    _ = hangup.recv() => tracing::warn!("the terminal is gone (SIGHUP); going on without it"),
+                }
             }
         };
         std::thread::Builder::new().name("steadfast-signals".into()).spawn(move || {
@@ -36,6 +43,7 @@ impl Signals {
                 stop.send_replace(true);
                 let second = heard().await;
                 tracing::warn!("stopped at once; leases of running jobs will expire");
+                telemetry::write_last_lines();
                 std::process::exit(128 + second.as_raw_value());
             });
         })?;

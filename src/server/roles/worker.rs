@@ -39,7 +39,19 @@ impl Probes {
             return Ok(Self(None));
         };
         crate::api::may_bind(address, super::api::needs_token(settings, queue).await?)?;
-        let listener = open::listen(address, "WORKER_METRICS_BIND_ADDR").await?;
+        let listener = match open::listen(address, "WORKER_METRICS_BIND_ADDR").await {
+            // A second worker on one machine: its jobs matter more than where its metrics are.
+            Err(_) if settings.worker_metrics_port_is_free_choice => {
+                let elsewhere = open::listen((address.ip(), 0).into(), "WORKER_METRICS_BIND_ADDR").await?;
+                let port = elsewhere.local_addr()?.port();
+                tracing::warn!(
+                    port,
+                    "{address} is in use, so metrics are on another port; to choose one, set WORKER_METRICS_BIND_ADDR"
+                );
+                elsewhere
+            }
+            bound => bound?,
+        };
         say(&banner::one_line("worker", listener.local_addr()?, &settings.database_url));
         let api = super::api::api_settings(settings, queue.clone(), crew);
         let (stop, stopped) = tokio::sync::oneshot::channel();

@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use super::form::span;
-use super::resolve::{Resolved, SettingsError};
-use crate::job::{KindDefinition, QueueName};
+use super::resolve::{Resolved, SettingsError, Source};
+use crate::job::{KindDefinition, QueueName, RetryPolicy};
 
 /// What runs the built-in kinds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,6 +43,8 @@ pub(in crate::server) struct Settings {
     pub(in crate::server) worker_queues: Option<Vec<QueueName>>,
     /// `None`: off.
     pub(in crate::server) worker_metrics_bind_addr: Option<SocketAddr>,
+    /// Nobody asked for that address: another port will do.
+    pub(in crate::server) worker_metrics_port_is_free_choice: bool,
     pub(in crate::server) executor: Executor,
     pub(in crate::server) lease: Duration,
     pub(in crate::server) reap_interval: Duration,
@@ -52,6 +54,8 @@ pub(in crate::server) struct Settings {
     pub(in crate::server) retention_succeeded: Duration,
     pub(in crate::server) retention_cancelled: Duration,
     pub(in crate::server) retention_failed: Duration,
+    pub(in crate::server) default_max_attempts: u32,
+    pub(in crate::server) default_retry: RetryPolicy,
     pub(in crate::server) log: String,
     pub(in crate::server) log_format: LogFormat,
     /// Declared in the file.
@@ -79,6 +83,7 @@ impl Settings {
             worker_concurrency: values.parsed("worker_concurrency"),
             worker_queues: values.queues("worker_queues"),
             worker_metrics_bind_addr: values.text("worker_metrics_bind_addr").parse().ok(),
+            worker_metrics_port_is_free_choice: resolved.get("worker_metrics_bind_addr").source == Source::Default,
             executor: if values.text("executor") == "none" { Executor::None } else { Executor::Simulated },
             lease: values.millis("lease_ms"),
             reap_interval: values.millis("reap_interval_ms"),
@@ -88,21 +93,27 @@ impl Settings {
             retention_succeeded: values.span("retention_succeeded"),
             retention_cancelled: values.span("retention_cancelled"),
             retention_failed: values.span("retention_failed"),
+            default_max_attempts: values.parsed("default_max_attempts").expect("it has a default"),
+            default_retry: RetryPolicy::spread(
+                values.millis("default_retry_base_ms"),
+                values.millis("default_retry_cap_ms"),
+            ),
             log: values.text("log"),
             log_format: if values.text("log_format") == "json" { LogFormat::Json } else { LogFormat::Pretty },
             kinds: resolved.kinds.clone(),
             strays: resolved.strays.clone(),
         };
-        if settings.poll_min > settings.poll_max {
-            let (least, most) = (resolved.get("poll_ms"), resolved.get("poll_max_ms"));
-            let message = format!(
-                "setting poll_ms: {} (from {}) is above poll_max_ms, {} (from {}); use at most that",
-                values.text("poll_ms"),
-                least.source,
-                values.text("poll_max_ms"),
-                most.source
-            );
-            return Err(SettingsError(message));
+        for (least, most) in [("poll_ms", "poll_max_ms"), ("default_retry_base_ms", "default_retry_cap_ms")] {
+            if values.millis(least) > values.millis(most) {
+                let message = format!(
+                    "setting {least}: {} (from {}) is above {most}, {} (from {}); use at most that",
+                    values.text(least),
+                    resolved.get(least).source,
+                    values.text(most),
+                    resolved.get(most).source
+                );
+                return Err(SettingsError(message));
+            }
         }
         Ok(settings)
     }

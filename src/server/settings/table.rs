@@ -53,6 +53,9 @@ const LEASE: Form = Form::Millis { min: 1_000, max: 3_600_000 };
 /// 10 ms: below that, polling would be all a database does. 10 min: above it, nobody would know that it still runs.
 const INTERVAL: Form = Form::Millis { min: 10, max: 600_000 };
 
+/// 0: at once. 30 days: beyond that, nobody would call it a retry.
+const RETRY_WAIT: Form = Form::Millis { min: 0, max: 2_592_000_000 };
+
 /// All of them, in the order in which they are shown.
 pub(in crate::server) const SETTINGS: &[Setting] = &[
     Setting {
@@ -225,6 +228,27 @@ pub(in crate::server) const SETTINGS: &[Setting] = &[
         Some("90d"),
         Form::Span,
         "how long dead letters are kept",
+    ),
+    setting(
+        "default_max_attempts",
+        "STEADFAST_DEFAULT_MAX_ATTEMPTS",
+        Some("3"),
+        Form::Whole { min: 1, max: 10_000 },
+        "attempts of a job for which neither its caller nor its kind says how many",
+    ),
+    setting(
+        "default_retry_base_ms",
+        "STEADFAST_DEFAULT_RETRY_BASE_MS",
+        Some("1000"),
+        RETRY_WAIT,
+        "shortest wait before a retry, unless the kind says; of several processes, the one that records the failure decides",
+    ),
+    setting(
+        "default_retry_cap_ms",
+        "STEADFAST_DEFAULT_RETRY_CAP_MS",
+        Some("60000"),
+        RETRY_WAIT,
+        "longest wait before a retry, unless the kind says; the longest wait so far triples with every attempt up to it",
     ),
     setting("log", "RUST_LOG", Some("info"), Form::LogFilter, "what is logged"),
     setting("log_format", "RUST_LOG_FORMAT", Some("pretty"), Form::OneOf(&["pretty", "json"]), "how it is logged"),

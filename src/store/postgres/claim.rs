@@ -28,14 +28,14 @@ enum Reach {
 }
 
 pub(super) async fn claim(core: &Core, claim: Claim) -> Result<Vec<Lease>, StoreError> {
-    let max = claim.max.min(BATCH_MAX);
-    if max == 0 {
+    let claim = Claim { max: claim.max.min(BATCH_MAX), ..claim };
+    if claim.max == 0 {
         return Ok(Vec::new());
     }
     // A claim whose answer was lost is not repeated: its jobs come back when their leases expire.
     let mut tries = Tries::new("claim", Effect::Once);
     let rows = loop {
-        match try_claim(core, &claim, max).await {
+        match try_claim(core, &claim).await {
             Ok(rows) => break rows,
             Err(trouble) => tries.again(trouble).await?,
         }
@@ -43,10 +43,10 @@ pub(super) async fn claim(core: &Core, claim: Claim) -> Result<Vec<Lease>, Store
     leases(core, claim.lease, rows).await
 }
 
-async fn try_claim(core: &Core, claim: &Claim, max: usize) -> Result<Vec<Row>, Trouble> {
+async fn try_claim(core: &Core, claim: &Claim) -> Result<Vec<Row>, Trouble> {
     let link = core.pool.get().await?;
     let mut rows = Vec::new();
-    let answer = timeout(link.patience(), gather(core, &link, claim, max, &mut rows)).await;
+    let answer = timeout(link.patience(), gather(core, &link, claim, &mut rows)).await;
     match link.finish(answer) {
         Err(trouble) if !rows.is_empty() => {
             // These are leased: thrown away, each would have lost an attempt without having run.
@@ -57,21 +57,27 @@ async fn try_claim(core: &Core, claim: &Claim, max: usize) -> Result<Vec<Row>, T
     }
 }
 
-async fn gather(core: &Core, link: &Object, claim: &Claim, max: usize, rows: &mut Vec<Row>) -> Result<(), Trouble> {
+async fn gather(core: &Core, link: &Object, claim: &Claim, rows: &mut Vec<Row>) -> Result<(), Trouble> {
     let looked = core.lanes.look_is_due();
     if looked {
         look(core, link).await?;
     }
     let reach = if core.lanes.was_short() { Reach::Everything } else { Reach::Best };
-    rows.extend(step(core, link, claim, max, reach).await?);
-    if rows.len() < max && !(looked && reach == Reach::Everything) {
+    rows.extend(step(core, link, claim, reach).await?);
+    let has_seen_all = looked && reach == Reach::Everything;
+    if !has_seen_all && !claim.is_full(rows.len(), || payload_bytes(rows)) {
         if !looked {
             look(core, link).await?;
         }
-        let rest = max - rows.len();
-        rows.extend(step(core, link, claim, rest, Reach::Everything).await?);
+        let max_bytes = claim.max_bytes.saturating_sub(payload_bytes(rows));
+        let rest = Claim { max: claim.max - rows.len(), max_bytes, ..claim.clone() };
+        rows.extend(step(core, link, &rest, Reach::Everything).await?);
     }
     Ok(())
+}
+
+fn payload_bytes(rows: &[Row]) -> usize {
+    rows.iter().map(|row| row.try_get::<_, &str>(3).map_or(0, str::len)).sum()
 }
 
 /// Looks from the beginning: which lanes there are, and where each begins.
@@ -94,7 +100,7 @@ pub(super) async fn lanes(core: &Core, link: &Object) -> Result<Vec<Placed>, Tro
 }
 
 /// One claim from the lanes that are known.
-async fn step(core: &Core, link: &Object, claim: &Claim, max: usize, reach: Reach) -> Result<Vec<Row>, Trouble> {
+async fn step(core: &Core, link: &Object, claim: &Claim, reach: Reach) -> Result<Vec<Row>, Trouble> {
     let turn = core.lanes.turn();
     let lanes = core.lanes.for_claim(claim);
     if lanes.is_empty() {
@@ -102,10 +108,11 @@ async fn step(core: &Core, link: &Object, claim: &Claim, max: usize, reach: Reac
         return Ok(Vec::new());
     }
     let statement = link.prepare_cached(&core.sql.claim).await?;
-    let (wanted, everything) = (max as i64, reach == Reach::Everything || lanes.queues.len() == 1);
+    let (wanted, everything) = (claim.max as i64, reach == Reach::Everything || lanes.queues.len() == 1);
     let (worker, lease_ms) = (claim.worker.as_str(), row::millis(claim.lease));
+    let max_bytes = i64::try_from(claim.max_bytes).unwrap_or(i64::MAX);
     // Made here: the server's own cost it a thirtieth of the claim.
-    let tokens: Vec<Uuid> = (0..max).map(|_| *LeaseToken::random().as_uuid()).collect();
+    let tokens: Vec<Uuid> = (0..claim.max).map(|_| *LeaseToken::random().as_uuid()).collect();
     let rows = link
         .query(
             &statement,
@@ -120,11 +127,12 @@ async fn step(core: &Core, link: &Object, claim: &Claim, max: usize, reach: Reac
                 &worker,
                 &lease_ms,
                 &tokens,
+                &max_bytes,
             ],
         )
         .await?;
     let up_to = reached(&rows)?;
-    core.lanes.claimed(turn, up_to.into_iter(), rows.len() < max);
+    core.lanes.claimed(turn, up_to.into_iter(), !claim.is_full(rows.len(), || payload_bytes(&rows)));
     Ok(rows)
 }
 

@@ -29,10 +29,13 @@ wanted AS MATERIALIZED (
     GROUP BY best.nth, best.queue, best.kind, best.priority, best.run_at, best.id
 ),
 picked AS MATERIALIZED (
-    SELECT ready.*, row_number() OVER (ORDER BY ready.priority DESC, ready.run_at, ready.id) AS nth
+    -- As far as $11 bytes of payload go, but one job at least. How long a payload is, is known without reading it.
+    SELECT ranked.*
+    FROM (
+    SELECT ready.*, row_number() OVER by_place AS nth, sum(ready.bytes) OVER by_place AS bytes_so_far
     FROM wanted w CROSS JOIN LATERAL (
         SELECT j.id, j.priority, j.run_at, j.status, j.attempts, j.max_attempts, j.worker, j.lease_token,
-               j.started_at, j.ended_at, j.outcome, j.last_error
+               j.started_at, j.ended_at, j.outcome, j.last_error, octet_length(j.payload) AS bytes
         FROM SCHEMA.jobs j
         WHERE j.status IN ('queued', 'retrying')
           AND j.queue = w.queue AND j.kind = w.kind AND j.priority = w.priority
@@ -41,8 +44,11 @@ picked AS MATERIALIZED (
         LIMIT w.n
         FOR UPDATE SKIP LOCKED
     ) ready
+    WINDOW by_place AS (ORDER BY ready.priority DESC, ready.run_at, ready.id ROWS UNBOUNDED PRECEDING)
     ORDER BY ready.priority DESC, ready.run_at, ready.id
     LIMIT $6
+    ) ranked
+    WHERE ranked.nth = 1 OR ranked.bytes_so_far <= $11::bigint
 ),
 spent AS (
     -- No attempt left, which only a foreign hand can have done: starting it would break the table's rules.

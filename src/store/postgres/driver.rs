@@ -1,4 +1,4 @@
-//! The one thread that all of a store's connections live on.
+//! The thread that a store's connections live on; the one of the heartbeats has another.
 //!
 //! A connection is bound to the runtime it was made on: it stands still while that is blocked, and dies with it. A
 //! caller's runtime may be either, so none of them is used. Batches are flushed here, beside their connections; of all

@@ -197,6 +197,7 @@ mod tests {
             queues: None,
             kinds: None,
             max: 1,
+            max_bytes: usize::MAX,
             lease: Duration::from_secs(30),
             fate: WorkerFate::Independent,
         };

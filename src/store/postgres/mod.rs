@@ -92,7 +92,8 @@ impl PostgresStore {
         let client = open::connect(&dial, &settings).await?;
         open::check_server(&client, &dial, &settings).await?;
         open::check_schema(&client, &dial, &settings).await?;
-        let core = Arc::new(Core::new(&dial, &settings));
+        let core = Core::new(&dial, &settings).map_err(|error| pool::no_thread(&dial.shown, error))?;
+        let core = Arc::new(core);
         let patience = settings.wait_timeout + settings.statement_timeout;
         let (enqueues, flush_enqueues) = Batcher::new(EnqueueFlush(core.clone()), patience);
         let (settles, flush_settles) = Batcher::new(SettleFlush(core.clone()), patience);

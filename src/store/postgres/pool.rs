@@ -43,10 +43,7 @@ impl Dial {
                 "point sslrootcert at a PEM file with the server's root certificate",
             )
         })?;
-        let driver = Driver::start().map_err(|error| {
-            let way_out = "raise the limits on threads and open files of this process";
-            OpenError::new(&address.shown, "no thread can be started for its connections", way_out).caused_by(error)
-        })?;
+        let driver = Driver::start().map_err(|error| no_thread(&address.shown, error))?;
         Ok(Self {
             config: address.config,
             tls,
@@ -54,6 +51,11 @@ impl Dial {
             driver: Arc::new(driver),
             shown: address.shown.into(),
         })
+    }
+
+    /// The same, with a thread of its own for the connections made by it.
+    pub(super) fn on_a_thread_of_its_own(&self) -> std::io::Result<Self> {
+        Ok(Self { driver: Arc::new(Driver::start()?), ..self.clone() })
     }
 
     /// A connection that is not driven yet, for whoever wants to hear notifications. To be called on the driver.
@@ -88,6 +90,12 @@ impl Dial {
     pub(super) fn session(&self) -> &str {
         &self.session
     }
+}
+
+/// There are no threads left to drive connections with.
+pub(super) fn no_thread(shown: &str, error: std::io::Error) -> OpenError {
+    let way_out = "raise the limits on threads and open files of this process";
+    OpenError::new(shown, "no thread can be started for its connections", way_out).caused_by(error)
 }
 
 impl Connect for Dial {

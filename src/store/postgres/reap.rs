@@ -76,6 +76,7 @@ fn ending(row: &Row) -> Result<(LeaseKey, u32, [Transition; 2], Reaped), Trouble
     let reaped = Reaped {
         job_id: lease.job_id,
         kind: row::kind(row.try_get(2)?),
+        attempt: attempts,
         worker: row::worker(row.try_get(3)?),
         to: to.to,
         recorded: to.recorded,

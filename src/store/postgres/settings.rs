@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tokio_postgres::config::{Host, SslMode};
 
+use crate::job::RetryPolicy;
 use crate::store::OpenError;
 
 /// Where the jobs are, and how to talk to the server.
@@ -27,6 +28,8 @@ pub struct PostgresSettings {
     pub listen_check_interval: Duration,
     /// Run on a server that can lose what it has acknowledged. Meant for throw-away data.
     pub allow_unsafe_server_settings: bool,
+    /// How jobs are retried whose kind does not say. Of several processes, the one that records the failure decides.
+    pub retry_default: RetryPolicy,
     /// A schema with its own `now()`, for tests that hold the time.
     #[doc(hidden)]
     pub clock_schema: Option<String>,
@@ -49,6 +52,7 @@ impl PostgresSettings {
             statement_timeout: Duration::from_secs(10),
             listen_check_interval: Duration::from_secs(10),
             allow_unsafe_server_settings: false,
+            retry_default: RetryPolicy::default(),
             clock_schema: None,
             low_water_marks: true,
         }

@@ -19,8 +19,8 @@ use super::core::Core;
 use super::lanes::{Lane, Placed};
 use super::row;
 use super::trouble::{self, Effect, Tries, Trouble};
-use crate::job::{Ending, Held, LeaseKey, Outcome, RetryPolicy, Status, Transition, decide};
-use crate::store::{PerItem, Settle, Settled, StoreError, StoreErrorKind};
+use crate::job::{Ending, Held, Kind, LeaseKey, Outcome, RetryPolicy, Status, Transition, decide};
+use crate::store::{FailedAttempt, PerItem, Settle, Settled, StoreError, StoreErrorKind};
 
 /// Settles what has gathered.
 pub(super) struct SettleFlush(pub(super) Arc<Core>);
@@ -128,7 +128,9 @@ async fn try_settle(core: &Core, settles: &[Settle]) -> Result<Vec<Settled>, Tro
 struct Fact {
     attempts: u32,
     max_attempts: u32,
-    retry: RetryPolicy,
+    /// The kind's own.
+    retry: Option<RetryPolicy>,
+    kind: Kind,
 }
 
 /// Success and cancellation end a job whatever is known of it.
@@ -150,7 +152,8 @@ async fn facts(core: &Core, link: &Object, settles: &[Settle]) -> Result<HashMap
         let fact = Fact {
             attempts: row::count(row.try_get(1)?),
             max_attempts: row::count(row.try_get(2)?),
-            retry: retry.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default(),
+            retry: retry.and_then(|text| serde_json::from_str(text).ok()),
+            kind: row::kind(row.try_get(4)?),
         };
         facts.insert(row.try_get(0)?, fact);
     }
@@ -164,23 +167,28 @@ async fn write(
     settles: &[Settle],
     facts: &HashMap<Uuid, Fact>,
 ) -> Result<HashSet<LeaseKey>, Trouble> {
-    let policy = RetryPolicy::default();
-    let mut endings = Endings::default();
+    let (mut endings, mut failures) = (Endings::default(), Vec::new());
     for settle in settles {
-        let held = match facts.get(settle.lease.token.as_uuid()) {
-            Some(fact) => (fact.attempts, fact.max_attempts, &fact.retry),
-            None if needs_facts(&settle.outcome) => continue,
-            None => (1, 1, &policy),
-        };
+        let fact = facts.get(settle.lease.token.as_uuid());
+        if fact.is_none() && needs_facts(&settle.outcome) {
+            continue;
+        }
+        let (attempts, max_attempts) = fact.map_or((1, 1), |fact| (fact.attempts, fact.max_attempts));
+        let retry = fact.and_then(|fact| fact.retry.as_ref()).unwrap_or(&core.retry_default);
         let ending = Ending::Reported(&settle.outcome);
-        let (attempts, max_attempts, retry) = held;
         let held = Held { attempts, max_attempts, cancel_requested: false, retry, dice: fastrand::f64() };
-        endings.add(
-            settle.lease,
-            decide(ending, held),
-            decide(ending, Held { cancel_requested: true, ..held }),
-            attempts,
-        );
+        let (to, to_if_cancelling) = (decide(ending, held), decide(ending, Held { cancel_requested: true, ..held }));
+        let failed = fact.zip(to.error.as_ref()).map(|(fact, error)| FailedAttempt {
+            job_id: settle.lease.job_id,
+            kind: fact.kind.clone(),
+            attempt: attempts,
+            recorded: to.recorded,
+            to: to.to,
+            error: error.as_str().to_owned(),
+        });
+        if endings.add(settle.lease, to, to_if_cancelling, attempts) {
+            failures.extend(failed.map(|failed| (settle.lease, failed)));
+        }
     }
     if endings.is_empty() {
         return Ok(HashSet::new());
@@ -188,6 +196,9 @@ async fn write(
     let statement = link.prepare_cached(&core.sql.settle).await?;
     let written = endings.write(&***link, &statement).await?;
     written.announce(core)?;
+    for (lease, failed) in failures {
+        written.log(lease, failed);
+    }
     Ok(written.leases)
 }
 
@@ -219,12 +230,15 @@ struct EndingRow {
 }
 
 impl Endings {
-    /// What becomes of the job, without and with a cancel request; `attempts` is what the count stands at now.
-    pub(super) fn add(&mut self, lease: LeaseKey, to: Transition, to_if_cancelling: Transition, attempts: u32) {
-        if self.seen.insert(lease) {
+    /// What becomes of the job, without and with a cancel request; `attempts` is what the count stands at now. `false`:
+    /// the lease had been spoken for.
+    pub(super) fn add(&mut self, lease: LeaseKey, to: Transition, to_if_cancelling: Transition, attempts: u32) -> bool {
+        let is_first = self.seen.insert(lease);
+        if is_first {
             let given_back = attempts.saturating_sub(to.attempts) as i32;
             self.rows.push(EndingRow { lease, to_if_cancelling: to_if_cancelling.to, given_back, to });
         }
+        is_first
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -260,6 +274,8 @@ impl Endings {
 #[derive(Default)]
 pub(super) struct Written {
     leases: HashSet<LeaseKey>,
+    /// Tokens of those that ended because they were asked to.
+    cancelled: Vec<Uuid>,
     waits_again: Vec<Row>,
 }
 
@@ -273,10 +289,19 @@ impl Written {
             }
             // The row that is about all of them; no arrays where nothing was written.
             let (ids, tokens): (Option<Vec<Uuid>>, Option<Vec<Uuid>>) = (row.try_get(0)?, row.try_get(1)?);
+            written.cancelled = row.try_get::<_, Option<Vec<Uuid>>>(8)?.unwrap_or_default();
             let leases = ids.into_iter().flatten().zip(tokens.into_iter().flatten());
             written.leases.extend(leases.map(|(id, token)| LeaseKey { job_id: id.into(), token: token.into() }));
         }
         Ok(written)
+    }
+
+    /// Says that an attempt failed, if this is what put it on record.
+    fn log(&self, lease: LeaseKey, failed: FailedAttempt) {
+        if self.leases.contains(&lease) {
+            let cancelled = self.cancelled.contains(lease.token.as_uuid());
+            FailedAttempt { to: if cancelled { Status::Cancelled } else { failed.to }, ..failed }.log();
+        }
     }
 
     /// Jobs that wait again lower the mark of their lane; those that are due wake whoever waits for work.

@@ -29,8 +29,10 @@ counted AS (
     FROM (SELECT s.queue, s.status, count(*) AS n FROM settled s GROUP BY s.queue, s.status) moved
         CROSS JOIN LATERAL (VALUES ('running', -1), (moved.status, 1)) AS change(status, sign)
 )
--- Which were written, in one row, and a row for each that waits again: most do not.
-SELECT array_agg(s.id), array_agg(s.lease_token), NULL, NULL, NULL, NULL, NULL, NULL FROM settled s
+-- Which were written, and which of them were cancelled, in one row, and a row for each that waits again: most do not.
+SELECT array_agg(s.id), array_agg(s.lease_token), NULL, NULL, NULL, NULL, NULL, NULL,
+       array_agg(s.lease_token) FILTER (WHERE s.status = 'cancelled')
+FROM settled s
 UNION ALL
-SELECT NULL, NULL, s.id, s.queue, s.kind, s.priority, s.run_at, s.due FROM settled s
+SELECT NULL, NULL, s.id, s.queue, s.kind, s.priority, s.run_at, s.due, NULL FROM settled s
 WHERE s.status IN ('queued', 'retrying')

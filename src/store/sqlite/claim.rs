@@ -14,7 +14,7 @@ use super::lanes::{ReadyLane, ready_lanes};
 use super::mark::token_of;
 use super::row::Id;
 use super::transaction::Tx;
-use super::waiting::{Due, due_jobs};
+use super::waiting::{ByteBudget, Due, due_jobs};
 use super::writer::{Lane, Verb};
 use crate::job::{ErrorText, Lease, LeaseToken, QueueName, Status};
 use crate::planted::{Bug, planted};
@@ -35,11 +35,12 @@ impl Verb for Claim {
         let lanes = lanes_for(self, tx)?;
         let mark = Id::from(LeaseToken::random());
         let mut leases = Vec::new();
+        let mut budget = ByteBudget::new(self.max_bytes);
         for level in lanes.chunk_by(|a, b| a.priority == b.priority) {
             // Again only if rows that cannot be run took the places of others.
-            while leases.len() < self.max {
+            while leases.len() < self.max && !budget.is_exhausted {
                 let wanted = self.max - leases.len();
-                let due = due_jobs(tx, level, wanted)?;
+                let due = due_jobs(tx, level, wanted, &mut budget)?;
                 let was_all = due.len() < wanted;
                 start_all(tx, self, mark, due, &mut leases)?;
                 if was_all {

@@ -54,7 +54,7 @@ use self::ping::LastWrite;
 use self::readers::Readers;
 use self::time::{StoreTime, catch_up};
 use self::writer::Writer;
-use crate::job::{AttemptRecord, JobId, JobRecord, Kind, KindDefinition, Lease, NewJob, QueueName};
+use crate::job::{AttemptRecord, JobId, JobRecord, Kind, KindDefinition, Lease, NewJob, QueueName, RetryPolicy};
 use crate::store::{
     Claim, Clock, Enqueued, Extend, Extended, Known, LastAdmin, List, NotStored, OpenError, Page, PerItem, Prune,
     Pruned, Reap, Reaped, Redriven, Settle, Settled, Stats, Store, StoreError, SystemClock, TokenDeleted, TokenRecord,
@@ -70,13 +70,17 @@ pub struct SqliteSettings {
     pub clock: Arc<dyn Clock>,
     /// How long one read may take.
     pub read_limit: Duration,
+    /// How jobs are retried whose kind does not say.
+    pub retry_default: RetryPolicy,
 }
 
 impl SqliteSettings {
     /// The usual settings for a file.
     pub fn at(path: impl Into<PathBuf>) -> Self {
         // 5 s: nobody waits longer for a page, and the log must not be pinned for longer either.
-        Self { path: path.into(), clock: Arc::new(SystemClock::default()), read_limit: Duration::from_secs(5) }
+        let read_limit = Duration::from_secs(5);
+        let (clock, retry_default) = (Arc::new(SystemClock::default()), RetryPolicy::default());
+        Self { path: path.into(), clock, read_limit, retry_default }
     }
 }
 
@@ -95,6 +99,7 @@ pub struct SqliteStore {
     last_write: LastWrite,
     time: StoreTime,
     wake: Wake,
+    retry_default: Arc<RetryPolicy>,
     path: PathBuf,
     /// Readers that are still at work share it.
     _owner: Arc<OwnerLock>,
@@ -125,6 +130,7 @@ impl SqliteStore {
             last_write: LastWrite::default(),
             time,
             wake,
+            retry_default: Arc::new(settings.retry_default),
             path,
             _owner: owner,
         })
@@ -165,7 +171,9 @@ impl Store for SqliteStore {
     }
 
     async fn settle(&self, settles: Vec<Settle>) -> PerItem<Settled> {
-        self.writer.write(settle::SettleAll(settles)).await
+        let retry_default = self.retry_default.clone();
+        let answers = self.writer.write(settle::SettleAll { settles, retry_default }).await?;
+        Ok(settle::log_failures(answers))
     }
 
     async fn reap(&self, reap: Reap) -> Result<Vec<Reaped>, StoreError> {

@@ -82,6 +82,7 @@ fn reap(tx: &mut Tx<'_>, end: &mut CachedStatement<'_>, expired: &Expired) -> ru
     Ok(Reaped {
         job_id: JobId::from(expired.id.0),
         kind: Kind::new(&expired.kind).unwrap_or_else(|_| Kind::unknown()),
+        attempt: expired.attempts,
         worker: WorkerId::new(&expired.worker).unwrap_or_else(|_| WorkerId::unknown()),
         to: transition.to,
         recorded: transition.recorded,

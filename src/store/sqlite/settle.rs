@@ -1,5 +1,7 @@
 //! settle: running → what `decide` says, fenced by the lease token.
 
+use std::sync::Arc;
+
 use rusqlite::{CachedStatement, OptionalExtension, params};
 
 use super::granted::Grant;
@@ -8,31 +10,48 @@ use super::mark::mark_of;
 use super::row::Id;
 use super::transaction::{Items, Tx};
 use super::writer::{Lane, Verb};
-use crate::job::{Ending, Held, Json, Outcome, RetryPolicy, Status, Transition, decide};
+use crate::job::{Ending, Held, Json, Kind, Outcome, RetryPolicy, Status, Transition, decide};
 use crate::planted::{Bug, planted};
-use crate::store::{Settle, Settled, StoreError};
+use crate::store::{FailedAttempt, Settle, Settled, StoreError};
 
-pub(super) struct SettleAll(pub(super) Vec<Settle>);
+pub(super) struct SettleAll {
+    pub(super) settles: Vec<Settle>,
+    /// For kinds that have no policy of their own.
+    pub(super) retry_default: Arc<RetryPolicy>,
+}
+
+/// The answer to one item, and what is to be said of it in the log once it is committed.
+type Answered = (Settled, Option<FailedAttempt>);
+
+/// Logs the failures, which are on record now; answers the rest.
+pub(super) fn log_failures(answers: Vec<Result<Answered, StoreError>>) -> Vec<Result<Settled, StoreError>> {
+    let log = |(settled, failed): Answered| {
+        failed.iter().for_each(FailedAttempt::log);
+        settled
+    };
+    answers.into_iter().map(|answer| answer.map(log)).collect()
+}
 
 impl Verb for SettleAll {
-    type Answer = Vec<Result<Settled, StoreError>>;
+    type Answer = Vec<Result<Answered, StoreError>>;
     const NAME: &'static str = "settle";
     const LANE: Lane = Lane::Urgent;
 
     fn weight(&self) -> usize {
-        self.0.len()
+        self.settles.len()
     }
 
     fn apply(&mut self, tx: &mut Tx<'_>) -> rusqlite::Result<Self::Answer> {
         let recorded = match tx.items() {
-            Items::Together => succeed_granted(tx, &self.0)?,
-            Items::Apart => vec![false; self.0.len()],
+            Items::Together => succeed_granted(tx, &self.settles)?,
+            Items::Apart => vec![false; self.settles.len()],
         };
-        let mut statements = Statements { look: tx.statement(NEWEST_ATTEMPT)?, end: end_statement(tx)? };
-        let items: Vec<_> = recorded.into_iter().zip(&self.0).collect();
+        let (look, end) = (tx.statement(NEWEST_ATTEMPT)?, end_statement(tx)?);
+        let mut statements = Statements { look, end, retry_default: &self.retry_default };
+        let items: Vec<_> = recorded.into_iter().zip(&self.settles).collect();
         tx.each(
             &items,
-            |tx, (recorded, item)| if *recorded { Ok(Settled::Recorded) } else { statements.settle(tx, item) },
+            |tx, (recorded, item)| if *recorded { Ok((Settled::Recorded, None)) } else { statements.settle(tx, item) },
         )
     }
 }
@@ -84,6 +103,7 @@ fn succeed_granted(tx: &mut Tx<'_>, settles: &[Settle]) -> rusqlite::Result<Vec<
 struct Statements<'c> {
     look: CachedStatement<'c>,
     end: CachedStatement<'c>,
+    retry_default: &'c RetryPolicy,
 }
 
 const NEWEST_ATTEMPT: &str = "
@@ -100,11 +120,11 @@ struct Newest {
     max_attempts: u32,
     cancel_requested: bool,
     queue: String,
-    retry: RetryPolicy,
+    kind: String,
 }
 
 impl Statements<'_> {
-    fn settle(&mut self, tx: &mut Tx<'_>, settle: &Settle) -> rusqlite::Result<Settled> {
+    fn settle(&mut self, tx: &mut Tx<'_>, settle: &Settle) -> rusqlite::Result<Answered> {
         let newest = self.look.query_row([Id::from(settle.lease.job_id)], |row| {
             Ok(Newest {
                 seq: row.get(0)?,
@@ -115,27 +135,36 @@ impl Statements<'_> {
                 max_attempts: row.get(5)?,
                 cancel_requested: row.get(6)?,
                 queue: row.get(7)?,
-                retry: retry_policy(tx, &settle.outcome, row.get_ref(8)?.as_str()?)?,
+                kind: row.get(8)?,
             })
         });
-        let Some(newest) = newest.optional()? else { return Ok(Settled::Lost) };
+        let Some(newest) = newest.optional()? else { return Ok((Settled::Lost, None)) };
         let mark = mark_of(settle.lease);
         if newest.mark != Some(mark) && !planted(Bug::SettleUnfenced) {
-            return Ok(answer_again(&settle.outcome, outcome_of(tx, settle.lease.job_id, mark)?));
+            return Ok((answer_again(&settle.outcome, outcome_of(tx, settle.lease.job_id, mark)?), None));
         }
         if !newest.running {
-            return Ok(answer_again(&settle.outcome, newest.outcome));
+            return Ok((answer_again(&settle.outcome, newest.outcome), None));
         }
+        let retry = retry_policy(tx, &settle.outcome, &newest.kind)?;
         let held = Held {
             attempts: newest.attempts,
             max_attempts: newest.max_attempts,
             cancel_requested: newest.cancel_requested,
-            retry: &newest.retry,
+            retry: retry.as_ref().unwrap_or(self.retry_default),
             dice: fastrand::f64(),
         };
         let transition = decide(Ending::Reported(&settle.outcome), held);
         end_attempt(tx, &mut self.end, newest.seq, &newest.queue, &transition)?;
-        Ok(Settled::Recorded)
+        let failed = transition.error.map(|error| FailedAttempt {
+            job_id: settle.lease.job_id,
+            kind: Kind::new(&newest.kind).unwrap_or_else(|_| Kind::unknown()),
+            attempt: newest.attempts,
+            recorded: transition.recorded,
+            to: transition.to,
+            error: error.as_str().to_owned(),
+        });
+        Ok((Settled::Recorded, failed))
     }
 }
 
@@ -145,8 +174,8 @@ fn answer_again(reported: &Outcome, recorded: Option<String>) -> Settled {
     if same { Settled::Recorded } else { Settled::Lost }
 }
 
-/// Looked up only where it matters.
-fn retry_policy(tx: &Tx<'_>, outcome: &Outcome, kind: &str) -> rusqlite::Result<RetryPolicy> {
+/// The kind's own policy. Looked up only where it matters.
+fn retry_policy(tx: &Tx<'_>, outcome: &Outcome, kind: &str) -> rusqlite::Result<Option<RetryPolicy>> {
     let text: Option<String> = match outcome {
         Outcome::Failed(_) | Outcome::TimedOut(_) => tx
             .statement("SELECT retry FROM kinds WHERE kind = ?1")?
@@ -155,7 +184,7 @@ fn retry_policy(tx: &Tx<'_>, outcome: &Outcome, kind: &str) -> rusqlite::Result<
             .flatten(),
         _ => None,
     };
-    Ok(text.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default())
+    Ok(text.and_then(|text| serde_json::from_str(&text).ok()))
 }
 
 /// For [`end_attempt`].

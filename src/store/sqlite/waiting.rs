@@ -1,6 +1,7 @@
 //! Jobs that are due, as a claim reads them: in the order of the ready index, and only the columns that a waiting job
 //! has something in. Lanes of one priority are merged by `run_at`, then id. It never changes a row.
 
+use rusqlite::types::ValueRef;
 use rusqlite::{Row, params};
 use uuid::Uuid;
 
@@ -25,7 +26,8 @@ ORDER BY run_at, id LIMIT ?5"
     };
 }
 
-pub(super) const PLACES_IN_LANE: &str = due_in_lane!("run_at, id");
+// How long a payload is stands at the beginning of its row; it is not read for that.
+pub(super) const PLACES_IN_LANE: &str = due_in_lane!("run_at, id, octet_length(payload)");
 pub(super) const DUE_IN_LANE: &str = due_in_lane!(
     "seq, id, run_at, status, lease_token IS NOT NULL, payload, attempts, max_attempts, timeout_ms, idempotency_key, \
      cancel_requested, last_error, created_at"
@@ -113,52 +115,103 @@ struct Names {
     queue: Result<QueueName, crate::job::NotAName>,
 }
 
-/// The oldest due jobs of lanes of one priority. Each lane is asked only for as many as are among the oldest of all.
-pub(super) fn due_jobs(tx: &Tx<'_>, lanes: &[ReadyLane], max: usize) -> rusqlite::Result<Vec<Due>> {
-    let shares = match lanes {
-        [_] => vec![max],
-        several => shares(tx, several, max)?,
+/// How many bytes of payload a claim may still bring.
+pub(super) struct ByteBudget {
+    left: usize,
+    /// The first job is taken however large it is.
+    untouched: bool,
+    /// A job was left because it did not fit. Those behind it wait with it: the order stands.
+    pub(super) is_exhausted: bool,
+}
+
+impl ByteBudget {
+    pub(super) fn new(bytes: usize) -> Self {
+        Self { left: bytes, untouched: true, is_exhausted: false }
+    }
+
+    fn admits(&mut self, bytes: usize) -> bool {
+        if self.is_exhausted || (bytes > self.left && !self.untouched) {
+            self.is_exhausted = true;
+            return false;
+        }
+        self.left = self.left.saturating_sub(bytes);
+        self.untouched = false;
+        true
+    }
+}
+
+/// The oldest due jobs of lanes of one priority, as far as the budget goes. Each lane is asked only for as many as are
+/// among the oldest of all.
+pub(super) fn due_jobs(
+    tx: &Tx<'_>,
+    lanes: &[ReadyLane],
+    max: usize,
+    budget: &mut ByteBudget,
+) -> rusqlite::Result<Vec<Due>> {
+    let [lane] = lanes else {
+        let mut due = Vec::with_capacity(max.min(BATCH_MAX));
+        for (lane, share) in lanes.iter().zip(shares(tx, lanes, max, budget)?).filter(|(_, share)| *share > 0) {
+            // What has a share was measured already.
+            due_in_lane(tx, lane, share, |_| true, &mut due)?;
+        }
+        due.sort_by_key(|due| due.place);
+        return Ok(due);
     };
     let mut due = Vec::with_capacity(max.min(BATCH_MAX));
-    let mut statement = tx.statement(DUE_IN_LANE)?;
-    for (lane, share) in lanes.iter().zip(shares).filter(|(_, share)| *share > 0) {
-        let names = Names { kind: Kind::new(&lane.kind), queue: QueueName::new(&lane.queue) };
-        let queue = names.queue.clone().unwrap_or_else(|_| QueueName::unknown());
-        let params = params![lane.queue, lane.kind, lane.priority, tx.now_micros(), share as i64];
-        let rows = statement.query_map(params, |row| {
-            Ok(Due {
-                seq: row.get(0)?,
-                place: (row.get(2)?, row.get::<_, Id>(1)?.0),
-                queue: queue.clone(),
-                // One of the two, or the index would not have named it.
-                status: if row.get_ref(3)?.as_str() == Ok("retrying") { Status::Retrying } else { Status::Queued },
-                was_started: row.get(4)?,
-                job: Waiting::read(row, lane, &names),
-            })
-        })?;
-        for row in rows {
-            due.push(row?);
-        }
-    }
-    if lanes.len() > 1 {
-        due.sort_by_key(|due| due.place);
-    }
+    due_in_lane(tx, lane, max, |bytes| budget.admits(bytes), &mut due)?;
     Ok(due)
 }
 
-/// How many of the oldest `max` jobs each of these lanes has.
-fn shares(tx: &Tx<'_>, lanes: &[ReadyLane], max: usize) -> rusqlite::Result<Vec<usize>> {
+/// The first `max` due jobs of a lane, up to one whose payload is not wanted.
+fn due_in_lane(
+    tx: &Tx<'_>,
+    lane: &ReadyLane,
+    max: usize,
+    mut wants: impl FnMut(usize) -> bool,
+    due: &mut Vec<Due>,
+) -> rusqlite::Result<()> {
+    let names = Names { kind: Kind::new(&lane.kind), queue: QueueName::new(&lane.queue) };
+    let queue = names.queue.clone().unwrap_or_else(|_| QueueName::unknown());
+    let mut statement = tx.statement(DUE_IN_LANE)?;
+    let mut rows = statement.query(params![lane.queue, lane.kind, lane.priority, tx.now_micros(), max as i64])?;
+    while let Some(row) = rows.next()? {
+        let bytes = match row.get_ref(5)? {
+            ValueRef::Text(payload) | ValueRef::Blob(payload) => payload.len(),
+            _ => 0,
+        };
+        if !wants(bytes) {
+            break;
+        }
+        due.push(Due {
+            seq: row.get(0)?,
+            place: (row.get(2)?, row.get::<_, Id>(1)?.0),
+            queue: queue.clone(),
+            // One of the two, or the index would not have named it.
+            status: if row.get_ref(3)?.as_str() == Ok("retrying") { Status::Retrying } else { Status::Queued },
+            was_started: row.get(4)?,
+            job: Waiting::read(row, lane, &names),
+        });
+    }
+    Ok(())
+}
+
+/// How many of the oldest `max` jobs each of these lanes has, as far as the budget goes.
+fn shares(tx: &Tx<'_>, lanes: &[ReadyLane], max: usize, budget: &mut ByteBudget) -> rusqlite::Result<Vec<usize>> {
     let mut places = Vec::new();
     let mut statement = tx.statement(PLACES_IN_LANE)?;
     for (n, lane) in lanes.iter().enumerate() {
         let params = params![lane.queue, lane.kind, lane.priority, tx.now_micros(), max as i64];
-        for row in statement.query_map(params, |row| Ok((row.get(0)?, row.get::<_, Id>(1)?)))? {
-            let (run_at, id): (i64, Id) = row?;
-            places.push((run_at, id.0, n));
+        for row in statement.query_map(params, |row| Ok((row.get(0)?, row.get::<_, Id>(1)?, row.get(2)?)))? {
+            let (run_at, id, bytes): (i64, Id, usize) = row?;
+            places.push((run_at, id.0, n, bytes));
         }
     }
     places.sort_unstable();
     let mut shares = vec![0; lanes.len()];
-    places.into_iter().take(max).for_each(|(_, _, n)| shares[n] += 1);
+    places
+        .into_iter()
+        .take(max)
+        .take_while(|(.., bytes)| budget.admits(*bytes))
+        .for_each(|(_, _, n, _)| shares[n] += 1);
     Ok(shares)
 }

@@ -1,0 +1,55 @@
+//! Says that an attempt failed: a WARN line, or an ERROR line if that made a dead letter. Written by whoever has just put
+//! it on record, so once per failure, whether a worker of this process reported it, one over HTTP, or nobody did and its
+//! lease expired.
+
+use crate::job::{AttemptOutcome, JobId, Kind, Status};
+
+/// 500 characters of the error: the job keeps the rest.
+const ERROR_MAX_CHARS: usize = 500;
+
+/// One attempt that did not end well.
+#[derive(Debug, Clone)]
+pub(crate) struct FailedAttempt {
+    pub(crate) job_id: JobId,
+    pub(crate) kind: Kind,
+    pub(crate) attempt: u32,
+    pub(crate) recorded: AttemptOutcome,
+    /// Where the job is now.
+    pub(crate) to: Status,
+    pub(crate) error: String,
+}
+
+impl FailedAttempt {
+    pub(crate) fn log(&self) {
+        let Self { job_id, kind, attempt, recorded, to, error } = self;
+        let error = one_line(error);
+        match to {
+            Status::FailedPermanent => tracing::error!(
+                %job_id, %kind, attempt, outcome = %recorded, error, "an attempt failed, and the job is a dead letter"
+            ),
+            _ => tracing::warn!(%job_id, %kind, attempt, outcome = %recorded, %to, error, "an attempt failed"),
+        }
+    }
+}
+
+/// Handlers write what they like: no line of theirs can pass for one of ours.
+fn one_line(error: &str) -> String {
+    let mut chars = error.chars();
+    let mut line: String = chars.by_ref().take(ERROR_MAX_CHARS).map(|c| if c.is_control() { ' ' } else { c }).collect();
+    if chars.next().is_some() {
+        line.push('…');
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_is_one_line_of_bounded_length() {
+        assert_eq!(one_line("a\r\nERROR forged\u{1b}[2J"), "a  ERROR forged [2J");
+        assert_eq!(one_line(&"é".repeat(500)), "é".repeat(500));
+        assert_eq!(one_line(&"é".repeat(501)), format!("{}…", "é".repeat(500)));
+    }
+}
