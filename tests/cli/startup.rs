@@ -36,7 +36,8 @@ fn a_directory_that_cannot_be_written_is_said_in_one_line() {
 #[test]
 fn a_file_that_is_no_database_is_said_in_one_line() {
     let world = World::new();
-    write(&world.path("steadfast.db"), &"this is no database ".repeat(100));
+    let file = write(&world.path("steadfast.db"), &"this is no database ".repeat(100));
+    std::fs::set_permissions(file, std::fs::Permissions::from_mode(0o600)).unwrap();
     let done = world.run(&["serve"]);
     assert!(done.one_line(1).contains("not a SQLite database"), "{}", done.stderr);
 }
