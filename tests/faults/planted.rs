@@ -132,10 +132,10 @@ planted_bugs! {
     a_heartbeat_answered_by_its_token_alone_is_caught: HeartbeatByToken,
         "leases::g4_a_heartbeat_with_the_token_of_another_lease_is_lost", "with another lease's token";
     a_last_admin_token_that_two_processes_delete_is_caught: LastAdminDeleted,
-        "tokens::s33_two_processes_that_delete_the_last_two_admin_tokens_in_the_same_moment_leave_one_on_postgresql",
+        "tokens::two_processes_that_delete_the_last_two_admin_tokens_in_the_same_moment_leave_one_on_postgresql",
         "both of the last two";
     a_last_admin_token_that_is_deleted_is_caught_on_sqlite: LastAdminDeleted,
-        "tokens::s33_of_the_last_two_admin_tokens_one_stays_whoever_deletes_them_at_once", "both of the last two";
+        "tokens::of_the_last_two_admin_tokens_one_stays_whoever_deletes_them_at_once", "both of the last two";
     answers_without_a_budget_are_caught_on_sqlite: AnswersUnbudgeted,
         "memory_attacks::s31_answers_that_are_never_read_do_not_fill_the_memory_on_sqlite", "answers nobody reads took";
     answers_without_a_budget_are_caught_on_postgresql: AnswersUnbudgeted,

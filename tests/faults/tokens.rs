@@ -32,7 +32,7 @@ async fn stranger(url: &str) -> Client {
 
 /// Each process deletes one of the last two, again and again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn s33_of_the_last_two_admin_tokens_one_stays_whoever_deletes_them_at_once() {
+async fn of_the_last_two_admin_tokens_one_stays_whoever_deletes_them_at_once() {
     for store in Store::BOTH {
         let stage = Stage::on(store).await;
         let one = stage.queue().await;
@@ -52,7 +52,7 @@ async fn s33_of_the_last_two_admin_tokens_one_stays_whoever_deletes_them_at_once
 
 /// Both are on their way before either can act: the rows are locked until both wait.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn s33_two_processes_that_delete_the_last_two_admin_tokens_in_the_same_moment_leave_one_on_postgresql() {
+async fn two_processes_that_delete_the_last_two_admin_tokens_in_the_same_moment_leave_one_on_postgresql() {
     let stage = Stage::on_postgres().await;
     let (one, other) = (stage.queue().await, stage.queue().await);
     for id in ["a", "b"] {
