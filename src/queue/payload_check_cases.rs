@@ -7,8 +7,8 @@ use serde_json::{Map, Value, json};
 use super::payload_check::{PayloadCheck, Unusable, Verdict};
 use crate::job::Json;
 
-/// 10 s: a second is allowed, machines are slow, and without a bound it would be minutes.
-const GENEROUS: Duration = Duration::from_secs(10);
+/// 30 s: a few seconds are allowed, machines are slow, and without a bound it would be minutes.
+const GENEROUS: Duration = Duration::from_secs(30);
 const NESTED: usize = 100;
 const LARGE: usize = 250_000;
 

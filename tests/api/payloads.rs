@@ -73,7 +73,7 @@ async fn a_payload_that_takes_too_long_to_check_is_refused_and_the_kind_is_named
     server.put("/kinds/names", json!({"schema": schema})).await.expect(201);
     let names = |count| Value::Object((0..count).map(|n| (format!("name-{n}"), json!(1))).collect());
     server.post("/jobs", json!({"kind": "names", "payload": names(10)})).await.expect(201);
-    let detail = detail(&server, "names", names(4_000), "invalid_payload").await;
+    let detail = detail(&server, "names", names(1_500), "invalid_payload").await;
     assert!(
         detail.contains("too long to check") && detail.contains("\"names\"") && detail.contains("smaller"),
         "{detail}"
