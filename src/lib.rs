@@ -45,6 +45,12 @@
 
 #![warn(unreachable_pub)]
 
+#[cfg(panic = "abort")]
+compile_error!(
+    "steadfast needs panic = \"unwind\": a handler that panics fails its own job, and a payload that is too expensive to \
+     check is given up by unwinding"
+);
+
 #[cfg(feature = "api")]
 pub mod api;
 pub mod job;

@@ -102,7 +102,7 @@ pub(crate) async fn a_known_key_with_another_kind_or_payload_is_refused_and_noth
             Err(NotStored::KeysTaken(taken)) => assert_eq!(taken, [KeyTaken { index: 2, by: first.id }]),
             other => panic!("{other:?}"),
         }
-        assert_eq!(world.everything().await, [first.clone()]);
+        assert_eq!(world.everything().await, std::slice::from_ref(&first));
         assert_eq!(world.counts("default").await, [(Status::Queued, 1)].into());
     }
     assert!(world.enqueue_all(vec![with_key("free")]).await[0].created);
