@@ -40,43 +40,51 @@ impl Flush for EnqueueFlush {
 
     async fn flush(&self, calls: Vec<Vec<NewJob>>) -> Vec<Result<EnqueueAnswer, StoreError>> {
         let mut answers: Vec<Option<Result<EnqueueAnswer, StoreError>>> = calls.iter().map(|_| None).collect();
-        loop {
-            let open = || calls.iter().zip(&answers).filter(|(_, answer)| answer.is_none()).map(|(call, _)| call);
-            let all: Vec<&NewJob> = open().flatten().collect();
+        // Calls whose key another call of the batch wants too. Which of them gets it is only known once that one is stored.
+        let mut later = vec![false; calls.len()];
+        while answers.iter().any(Option::is_none) {
+            let mut open: Vec<usize> =
+                (0..calls.len()).filter(|call| answers[*call].is_none() && !later[*call]).collect();
+            if open.is_empty() {
+                later.fill(false);
+                open = (0..calls.len()).filter(|call| answers[*call].is_none()).collect();
+            }
+            let all: Vec<&NewJob> = open.iter().flat_map(|call| &calls[*call]).collect();
             match self.store(&all).await {
                 Ok(Ok(stored)) => {
                     let mut stored = stored.into_iter();
-                    fill(&calls, &mut answers, |call| Some(Ok(Ok(stored.by_ref().take(call.len()).collect()))));
+                    for call in open {
+                        answers[call] = Some(Ok(Ok(stored.by_ref().take(calls[call].len()).collect())));
+                    }
                 }
-                // Each of these leaves the batch, so the next round is smaller.
                 Ok(Err(taken)) => {
                     let mut first = 0;
-                    fill(&calls, &mut answers, |call| {
-                        let range = first..first + call.len();
+                    for call in open {
+                        let range = first..first + calls[call].len();
                         first = range.end;
                         let of_call = taken.iter().filter(|taken| range.contains(&taken.index));
                         let of_call: Vec<_> =
                             of_call.map(|taken| KeyTaken { index: taken.index - range.start, ..*taken }).collect();
-                        (!of_call.is_empty()).then_some(Ok(Err(of_call)))
-                    });
+                        let is_of_another_call = |taken: &KeyTaken| {
+                            all.iter().enumerate().any(|(n, job)| job.id() == taken.by && !range.contains(&n))
+                        };
+                        if of_call.iter().any(is_of_another_call) {
+                            later[call] = true;
+                        } else if !of_call.is_empty() {
+                            answers[call] = Some(Ok(Err(of_call)));
+                        }
+                    }
                 }
-                Err(error) if open().count() > 1 && is_of_one_call(&error) => {
-                    let mut alone = self.one_by_one(open()).await.into_iter();
-                    fill(&calls, &mut answers, |_| alone.next());
+                Err(error) if open.len() > 1 && is_of_one_call(&error) => {
+                    let alone = self.one_by_one(open.iter().map(|call| &calls[*call])).await;
+                    for (call, answer) in open.into_iter().zip(alone) {
+                        answers[call] = Some(answer);
+                    }
                 }
-                Err(error) => fill(&calls, &mut answers, |_| Some(Err(error.clone()))),
-            }
-            if answers.iter().all(Option::is_some) {
-                return answers.into_iter().flatten().collect();
+                Err(error) => open.into_iter().for_each(|call| answers[call] = Some(Err(error.clone()))),
             }
         }
-    }
-}
-
-/// Answers the calls that have no answer yet, as far as there is one.
-fn fill<A>(calls: &[Vec<NewJob>], answers: &mut [Option<A>], mut answer: impl FnMut(&Vec<NewJob>) -> Option<A>) {
-    for (call, open) in calls.iter().zip(answers).filter(|(_, open)| open.is_none()) {
-        *open = answer(call);
+        answers.into_iter().flatten().collect()
     }
 }
 
