@@ -156,11 +156,14 @@ async fn s28(scenario: &str, store: Store) {
     let lease = keep_a_lease(&server, &over);
     let probes = Loop::start(&over, Vec::new(), {
         let url = format!("{}/livez", server.url);
-        let agent = agent();
+        // A probe on the workers' lane, and the same question on the threads that the attacked requests are on.
+        let (on_lane, beside_attacks) = (agent(), agent());
         move |took: &mut Vec<Duration>| {
             let began = Instant::now();
-            assert_eq!(agent.get(&url).call().unwrap().status().as_u16(), 200);
-            took.push(began.elapsed());
+            assert_eq!(on_lane.get(&url).call().unwrap().status().as_u16(), 200);
+            let answered = Instant::now();
+            assert_eq!(beside_attacks.head(&url).call().unwrap().status().as_u16(), 200);
+            took.extend([answered - began, answered.elapsed()]);
             std::thread::sleep(Duration::from_millis(20));
         }
     });
