@@ -34,6 +34,7 @@ impl Item {
 }
 
 /// A request that may be stored, by whatever means.
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub(super) enum Unstored {
     New(NewJob),
     /// There is nothing to store: its key was known.
@@ -53,6 +54,7 @@ impl Queue {
     }
 
     /// As [`accept`](Self::accept), up to the point where it would be stored.
+    #[cfg(any(feature = "postgres", feature = "sqlite"))]
     pub(super) async fn accept_unstored(&self, request: JobRequest) -> Result<Unstored, EnqueueError> {
         match self.check_all(vec![request]).await?.pop() {
             Some(Item::New(job)) => Ok(Unstored::New(job)),
@@ -269,6 +271,7 @@ fn not_stored(error: NotStored, sent: &[Sent]) -> BatchError {
 }
 
 /// Why a single job was not stored.
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub(super) fn one_not_stored(error: NotStored, key: Option<&str>) -> EnqueueError {
     match error {
         NotStored::Store(error) => error.into(),

@@ -50,6 +50,7 @@ struct Inner {
     kinds: KindRegistry,
     limits: Limits,
     depth: DepthLimit,
+    #[cfg_attr(not(any(feature = "postgres", feature = "sqlite")), expect(dead_code, reason = "only stores have one"))]
     home: Home,
     cancels: broadcast::Sender<JobId>,
 }
