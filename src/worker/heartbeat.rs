@@ -46,6 +46,8 @@ pub(super) async fn run(queue: Queue, held: &HeldLeases, lease: Duration, progre
                 Ok(()) => began + interval,
                 Err(error) => {
                     complain(&error, "cannot extend leases; trying again");
+                    // Progress that it had along is news again.
+                    progress_reported.notify_one();
                     Instant::now() + interval / 4
                 }
             };
