@@ -3,19 +3,35 @@
 
 use std::time::Duration;
 
+use serde_json::Value;
 use steadfast::Status;
 use steadfast::job::AttemptOutcome;
 
 use crate::customers::Customers;
 use crate::history::History;
 use crate::players::{Part, Player, Script, Task};
+use crate::programs::get;
 use crate::scale::dice;
 use crate::stage::{Stage, until, wait_until_done};
 
+/// 10 minutes: no grace period is that long, and no test.
+const LONG_WORK_MS: u64 = 600_000;
+
 /// Half of the jobs end within the grace period, the others do not.
 fn customers(server: &str, dice: &mut fastrand::Rng) -> Customers {
-    let task = |dice: &mut fastrand::Rng| Task { work_ms: if dice.bool() { 200 } else { 6_000 }, fail_percent: 0 };
+    let task =
+        |dice: &mut fastrand::Rng| Task { work_ms: if dice.bool() { 200 } else { LONG_WORK_MS }, fail_percent: 0 };
     Customers::start(2, Duration::from_millis(20), server, dice, task)
+}
+
+/// Waits until all slots have had a job, and one of them has a job that cannot end within the grace period.
+fn wait_for_long_work(stage: &Stage, server: &str) {
+    until("every slot has had a job", || (stage.journal.lines("start").len() >= stage.script().slots).then_some(()));
+    until("a long job is running", || {
+        let (_, body) = get(&format!("{server}/jobs?status=running"), None);
+        let page: Value = serde_json::from_str(&body).unwrap_or_default();
+        page.as_array()?.iter().any(|job| job["payload"]["work_ms"] == LONG_WORK_MS).then_some(())
+    });
 }
 
 /// What nothing may have been left of, once a worker has ended in order.
@@ -39,7 +55,7 @@ async fn f19_a_server_told_to_stop_under_load_leaves_nothing_running_and_spends_
     let stage = Stage::on_sqlite().await;
     let mut server = Player::start(Part::Server, &Script { grace_ms: 1_000, ..stage.script() });
     let customers = customers(&server.url, &mut dice);
-    until("jobs are running", || (stage.journal.lines("start").len() >= 20).then_some(()));
+    wait_for_long_work(&stage, &server.url);
     server.signal("TERM");
     let status = server.ended();
     assert_eq!(status.code(), Some(0), "{status}");
@@ -55,7 +71,7 @@ async fn f19_a_worker_told_to_stop_under_load_leaves_nothing_running_and_spends_
     let api = Player::start(Part::Api, &stage.script());
     let mut worker = Player::start(Part::Worker, &Script { grace_ms: 1_000, ..stage.script() });
     let customers = customers(&api.url, &mut dice);
-    until("jobs are running", || (stage.journal.lines("start").len() >= 20).then_some(()));
+    wait_for_long_work(&stage, &api.url);
     worker.signal("TERM");
     let status = worker.ended();
     assert_eq!(status.code(), Some(0), "{status}");
