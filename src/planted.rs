@@ -1,8 +1,9 @@
 //! Bugs planted on purpose, so that the fault suite itself is tested: each breaks one guarantee, and a test named in
 //! `docs/guarantees.md` must fail with it.
 //!
-//! Only a build with the feature `planted-bugs` contains them, and there only the one (or several, with commas between)
-//! named by the variable `STEADFAST_PLANTED_BUG` is alive. Every other build compiles [`planted`] to `false`, and the sabotage away.
+//! Only a build with `RUSTFLAGS="--cfg steadfast_planted"` contains them (not a Cargo feature: `--all-features` must not
+//! bring them in), and there only the one (or several, with commas between) named by the variable `STEADFAST_PLANTED_BUG`
+//! is alive. Every other build compiles [`planted`] to `false`, and the sabotage away.
 //!
 //! Next: `tests/faults/planted.rs`, which goes through the whole list.
 
@@ -106,14 +107,14 @@ pub(crate) enum Bug {
 }
 
 /// Whether this bug is alive in this process.
-#[cfg(not(feature = "planted-bugs"))]
+#[cfg(not(steadfast_planted))]
 #[inline(always)]
 pub(crate) const fn planted(_: Bug) -> bool {
     false
 }
 
 /// Whether this bug is alive in this process.
-#[cfg(feature = "planted-bugs")]
+#[cfg(steadfast_planted)]
 pub(crate) fn planted(bug: Bug) -> bool {
     use std::sync::OnceLock;
     static ALIVE: OnceLock<Option<String>> = OnceLock::new();

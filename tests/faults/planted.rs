@@ -127,7 +127,7 @@ planted_bugs! {
     a_writer_that_panics_is_caught: WriterPanics,
         "leases::f23_a_running_job_cannot_be_deleted", "may or may not be stored";
     a_writer_whose_death_goes_unnoticed_is_caught: WriterDeathUnnoticed,
-        "unwritable::a_server_whose_writer_thread_has_died_is_not_ready_and_ends_with_an_error",
+        "unwritable::planted::a_server_whose_writer_thread_has_died_is_not_ready_and_ends_with_an_error",
         "it goes on although nothing can be written any more";
     a_heartbeat_answered_by_its_token_alone_is_caught: HeartbeatByToken,
         "leases::g4_a_heartbeat_with_the_token_of_another_lease_is_lost", "with another lease's token";
