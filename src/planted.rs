@@ -9,6 +9,10 @@
 
 #![allow(dead_code, reason = "which places there are to sabotage depends on the features")]
 
+use std::borrow::Cow;
+
+use crate::job::{Ending, Held};
+
 /// One sabotage; its name is what the variable says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Bug {
@@ -28,7 +32,7 @@ pub(crate) enum Bug {
     CrashesCostNothing,
     /// A row that cannot be read fails the claim it is in.
     BadRowFailsClaim,
-    /// Error text is stored however long it is.
+    /// Error text is stored longer than it may be.
     ErrorTextUncut,
     /// The reaper looks at the first thousand running jobs only.
     ReapFirstPageOnly,
@@ -120,4 +124,21 @@ pub(crate) fn planted(bug: Bug) -> bool {
     static ALIVE: OnceLock<Option<String>> = OnceLock::new();
     let alive = ALIVE.get_or_init(|| std::env::var("STEADFAST_PLANTED_BUG").ok().filter(|name| !name.is_empty()));
     alive.as_deref().is_some_and(|names| names.split(',').any(|name| name == format!("{bug:?}")))
+}
+
+/// What `decide` is told of a running job: the truth, unless a bug is alive. Not in `job`: its rules read no environment.
+pub(crate) fn told<'a>(ending: Ending<'_>, held: Held<'a>) -> Held<'a> {
+    let attempts = match ending {
+        _ if planted(Bug::RetriesNeverEnd) => 0,
+        Ending::Expired(_) if planted(Bug::CrashesCostNothing) => held.attempts - 1,
+        _ => held.attempts,
+    };
+    let cancel_requested = held.cancel_requested && !planted(Bug::CancelledIsRetried);
+    let dice = if planted(Bug::RetriesInStep) { 0.5 } else { held.dice };
+    Held { attempts, cancel_requested, dice, ..held }
+}
+
+/// What is stored of an error text: all of it, unless a bug is alive that lets it grow.
+pub(crate) fn kept(error: &str) -> Cow<'_, str> {
+    if planted(Bug::ErrorTextUncut) { error.repeat(2).into() } else { error.into() }
 }

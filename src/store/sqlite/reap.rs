@@ -7,7 +7,7 @@ use super::settle::{end_attempt, end_statement};
 use super::transaction::Tx;
 use super::writer::{Lane, Verb};
 use crate::job::{Ending, Expiry, Held, JobId, Kind, RetryPolicy, WorkerId, decide};
-use crate::planted::{Bug, planted};
+use crate::planted::{self, Bug, planted};
 use crate::store::{Reap, Reaped};
 
 pub(super) const EXPIRED: &str = "
@@ -77,7 +77,8 @@ fn reap(tx: &mut Tx<'_>, end: &mut CachedStatement<'_>, expired: &Expired) -> ru
         retry: &RetryPolicy::default(),
         dice: 0.0,
     };
-    let transition = decide(Ending::Expired(expired.expiry), held);
+    let ending = Ending::Expired(expired.expiry);
+    let transition = decide(ending, planted::told(ending, held));
     end_attempt(tx, end, expired.seq, &expired.queue, &transition)?;
     Ok(Reaped {
         job_id: JobId::from(expired.id.0),
