@@ -142,3 +142,9 @@ pub(crate) fn told<'a>(ending: Ending<'_>, held: Held<'a>) -> Held<'a> {
 pub(crate) fn kept(error: &str) -> Cow<'_, str> {
     if planted(Bug::ErrorTextUncut) { error.repeat(2).into() } else { error.into() }
 }
+
+/// A statement with one part of it replaced. A bug that no longer finds its part is a bug that nothing tests.
+pub(crate) fn replaced(statement: &str, taken: &str, left: &str) -> String {
+    assert!(statement.contains(taken), "a planted bug finds nothing to take: {taken:?}");
+    statement.replace(taken, left)
+}

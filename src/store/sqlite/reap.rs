@@ -41,8 +41,8 @@ impl Verb for Reap {
 
     fn apply(&mut self, tx: &mut Tx<'_>) -> rusqlite::Result<Vec<Reaped>> {
         let page = "FROM (SELECT * FROM jobs WHERE status = 'running' ORDER BY seq LIMIT 1000)";
-        let first_page =
-            planted(Bug::ReapFirstPageOnly).then(|| EXPIRED.replace("FROM jobs INDEXED BY jobs_leased", page));
+        let first_page = planted(Bug::ReapFirstPageOnly)
+            .then(|| planted::replaced(EXPIRED, "FROM jobs INDEXED BY jobs_leased", page));
         let now = tx.now_micros() + i64::from(planted(Bug::LiveLeasesReaped)) * 3_600_000_000;
         let expired: Vec<Expired> = tx
             .statement(first_page.as_deref().unwrap_or(EXPIRED))?
