@@ -210,6 +210,9 @@ async fn f9_heartbeats_and_settles_do_not_queue_behind_new_jobs() {
             jobs.push(queue.prepare(JobRequest::of(&job).unwrap()).await.unwrap());
         }
     }
+    // Nothing is answered until all of it is there.
+    let file = rusqlite::Connection::open(stage.url.strip_prefix("sqlite://").unwrap()).unwrap();
+    file.execute_batch("BEGIN IMMEDIATE").unwrap();
     let (sent, answered) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let mut flood = tokio::task::JoinSet::new();
     for jobs in calls {
@@ -225,7 +228,9 @@ async fn f9_heartbeats_and_settles_do_not_queue_behind_new_jobs() {
     }
     let before = answered.load(Ordering::SeqCst);
     let beat = Beat { lease: lease.key(), progress: None };
-    assert_eq!(queue.store().extend(Extend { beats: vec![beat], lease: None }).await.unwrap(), [Extended::Ok]);
+    let beating = queue.store().extend(Extend { beats: vec![beat], lease: None });
+    let (beaten, ()) = tokio::join!(beating, async { file.execute_batch("ROLLBACK").unwrap() });
+    assert_eq!(beaten.unwrap(), [Extended::Ok]);
     let settle = Settle { lease: lease.key(), outcome: Outcome::succeeded(None) };
     assert_eq!(queue.store().settle(vec![settle]).await.unwrap().pop().unwrap().unwrap(), Settled::Recorded);
     let behind = answered.load(Ordering::SeqCst) - before;
