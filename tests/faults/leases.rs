@@ -45,6 +45,15 @@ async fn settle(queue: &Queue, lease: &Lease, outcome: Outcome) -> Settled {
     queue.store().settle(vec![settle]).await.unwrap().pop().unwrap().unwrap()
 }
 
+/// A worker of this process, for as long as `meanwhile` takes.
+async fn with_worker<S: Send + Sync + 'static>(worker: Worker<S>, meanwhile: impl Future<Output = ()>) {
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let running = tokio::spawn(worker.run_until(async { drop(stopped.await) }));
+    meanwhile.await;
+    drop(stop);
+    running.await.unwrap().unwrap();
+}
+
 /// One verdict on what a worker of this process did with one job.
 async fn judged(stage: &Stage, queue: &Queue, id: JobId, key: &str) -> History {
     let mut history = History::default();
@@ -103,17 +112,16 @@ async fn f17(stage: Stage) {
     let worker = crate::players::worker(queue.clone(), &Script { lease_ms, ..stage.script() });
     let task = Task { work_ms: 4 * lease_ms, fail_percent: 0 };
     let id = queue.enqueue(task).idempotency_key("long").await.unwrap().job.id;
-    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
-    let running = tokio::spawn(worker.run_until(async { drop(stopped.await) }));
-    let give_up = tokio::time::Instant::now() + patience();
-    while queue.get(id).await.unwrap().unwrap().status != Status::Succeeded {
-        let starts = stage.journal.lines("start").len();
-        assert!(starts <= 1, "a live lease was reaped: the job was started {starts} times");
-        assert!(tokio::time::Instant::now() < give_up, "waited in vain for the job to end");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-    drop(stop);
-    running.await.unwrap().unwrap();
+    with_worker(worker, async {
+        let give_up = tokio::time::Instant::now() + patience();
+        while queue.get(id).await.unwrap().unwrap().status != Status::Succeeded {
+            let starts = stage.journal.lines("start").len();
+            assert!(starts <= 1, "a live lease was reaped: the job was started {starts} times");
+            assert!(tokio::time::Instant::now() < give_up, "waited in vain for the job to end");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    })
+    .await;
     judged(&stage, &queue, id, "long").await;
 }
 
@@ -250,17 +258,16 @@ async fn g3_a_job_that_always_fails_is_started_as_often_as_allowed_and_no_more()
         let enqueue = queue.enqueue(Task { work_ms: 0, fail_percent: 100 }).max_attempts(4).idempotency_key("hopeless");
         let id = enqueue.await.unwrap().job.id;
         let worker = crate::players::worker(queue.clone(), &stage.script());
-        let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
-        let running = tokio::spawn(worker.run_until(async { drop(stopped.await) }));
-        let give_up = tokio::time::Instant::now() + patience();
-        while queue.get(id).await.unwrap().unwrap().status != Status::FailedPermanent {
-            let starts = stage.journal.lines("start").len();
-            assert!(starts <= 4, "too many starts: {starts}, 4 are allowed");
-            assert!(tokio::time::Instant::now() < give_up, "waited in vain for the job to be given up");
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-        drop(stop);
-        running.await.unwrap().unwrap();
+        with_worker(worker, async {
+            let give_up = tokio::time::Instant::now() + patience();
+            while queue.get(id).await.unwrap().unwrap().status != Status::FailedPermanent {
+                let starts = stage.journal.lines("start").len();
+                assert!(starts <= 4, "too many starts: {starts}, 4 are allowed");
+                assert!(tokio::time::Instant::now() < give_up, "waited in vain for the job to be given up");
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        })
+        .await;
         let history = judged(&stage, &queue, id, "hopeless").await;
         assert_eq!(history.starts.len(), 4);
         assert!(history.kept[0].tries.iter().all(|one| one.outcome == Some(AttemptOutcome::Failed)));
@@ -278,11 +285,7 @@ async fn f10_a_lease_is_reaped_within_its_length_and_the_reap_interval_whoever_h
         let settings = WorkerSettings { reap_interval: REAP_INTERVAL, ..worker_settings(&script) };
         let worker = Worker::new(queue.clone()).settings(settings);
         let worker = worker.handle(|_: Task, _: Context| async { Ok::<_, JobError>(()) });
-        let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
-        let running = tokio::spawn(worker.run_until(async { drop(stopped.await) }));
-        reaches(&queue, id, Status::Succeeded).await;
-        drop(stop);
-        running.await.unwrap().unwrap();
+        with_worker(worker, async { drop(reaches(&queue, id, Status::Succeeded).await) }).await;
         let tries = queue.attempts(id).await.unwrap().unwrap();
         let outcomes: Vec<_> = tries.iter().map(|one| one.outcome.unwrap()).collect();
         assert_eq!(outcomes, [AttemptOutcome::LeaseExpired, AttemptOutcome::Succeeded], "with the cause recorded");

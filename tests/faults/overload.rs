@@ -10,6 +10,7 @@ use steadfast::JobRequest;
 use steadfast::job::{AttemptOutcome, Outcome, WorkerId};
 use steadfast::store::{Beat, Claim, Extend, Extended, Settle, Settled, WorkerFate};
 
+use crate::attackers::memory_kib;
 use crate::customers::Customers;
 use crate::flood;
 use crate::players::{Part, Player, Script, Task};
@@ -30,12 +31,6 @@ const CONNECTIONS: usize = 800;
 
 /// 2 s: twice the shortest there is. Also the worker that hears its answers late must get some processor time between two.
 const LEASE_MS: u64 = 2_000;
-
-fn memory_kib(pid: u32, field: &str) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-    let line = status.lines().find(|line| line.starts_with(field)).unwrap();
-    line.split_whitespace().nth(1).unwrap().parse().unwrap()
-}
 
 fn request(server: &str) -> Vec<u8> {
     let body = json!({ "kind": "task", "queue": "flood", "payload": { "work_ms": 0 } }).to_string();

@@ -8,6 +8,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::scale::MACHINE;
+use crate::stage::ended_by;
 
 /// Longer than any quick scenario takes, also one that waits in vain.
 const PATIENCE: Duration = Duration::from_secs(300);
@@ -169,18 +170,8 @@ fn assert_caught(bug: &str, test: &str, reason: &str) {
     let pid = child.id();
     let (stdout, stderr) = (child.stdout.take().unwrap(), child.stderr.take().unwrap());
     let hearing = [heard(stdout), heard(stderr)];
-    let give_up = Instant::now() + PATIENCE;
-    let status = loop {
-        if let Some(status) = child.try_wait().unwrap() {
-            break status;
-        }
-        if Instant::now() > give_up {
-            let _ = child.kill();
-            let _ = child.wait();
-            panic!("{bug}: {test} (process {pid}) goes on and on");
-        }
-        std::thread::sleep(Duration::from_millis(20));
-    };
+    let status = ended_by(Instant::now() + PATIENCE, &mut child);
+    let status = status.unwrap_or_else(|| panic!("{bug}: {test} (process {pid}) goes on and on"));
     let said = hearing.map(|hearing| hearing.join().unwrap()).join("\n");
     assert!(said.contains("running 1 test"), "{bug}: there is no test {test}\n{said}");
     if let Some(line) = said.lines().find(|line| line.contains("was NOT TESTED")) {

@@ -22,4 +22,6 @@ mod runtimes;
 #[path = "../support/mod.rs"]
 mod support;
 mod tls;
+#[path = "../support/welcome.rs"]
+mod welcome;
 mod work;
