@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use steadfast::job::{JobId, Lease, Outcome, WorkerId};
-use steadfast::store::{Claim, Reap, Settle, Settled, WorkerFate};
+use steadfast::store::{Claim, Reap, Settle, Settled};
 use steadfast::{JobRequest, Queue, Status};
 use tokio_postgres::{Client, NoTls};
 
@@ -24,13 +24,12 @@ async fn enqueue(queue: &Queue, count: usize) {
 
 async fn claim(queue: &Queue, max: usize, lease: Duration) -> Vec<Lease> {
     let worker = WorkerId::new("w").unwrap();
-    let claim =
-        Claim { worker, queues: None, kinds: None, max, max_bytes: usize::MAX, lease, fate: WorkerFate::Independent };
-    queue.store().claim(claim).await.unwrap()
+    let claim = Claim::new(worker, lease).max(max);
+    queue.store().claim(claim).await.unwrap().leases
 }
 
 async fn settle(queue: &Queue, leases: &[Lease]) -> Vec<Settled> {
-    let done = |lease: &Lease| Settle { lease: lease.key(), outcome: Outcome::succeeded(None) };
+    let done = |lease: &Lease| Settle::new(lease.key(), Outcome::succeeded(None));
     let answers = queue.store().settle(leases.iter().map(done).collect()).await.unwrap();
     answers.into_iter().map(Result::unwrap).collect()
 }
@@ -69,7 +68,7 @@ async fn f14(stage: Stage) {
         reaping.spawn(async move {
             let mut reaped: Vec<JobId> = Vec::new();
             loop {
-                let some = queue.store().reap(Reap { limit: 20 }).await.unwrap();
+                let some = queue.store().reap(Reap::up_to(20)).await.unwrap();
                 if some.is_empty() {
                     return reaped;
                 }
@@ -143,19 +142,25 @@ const LOG_COSTS: [&str; 7] = [
     "log_line_prefix = '%d '",
 ];
 
-/// Pages touched by a claim, the middle of those since this place of the server's log. About once a second one does look
-/// from the beginning, and on a slow machine that is many of them.
+/// Pages touched by a claim and by the look for lanes before it, if there was one: the middle of those since this place
+/// of the server's log. About once a second one does look from the beginning; on a slow machine that is once a round.
 fn pages_touched(log: &str) -> u64 {
-    let plans = log.split(" LOG:  duration: ").filter(|plan| plan.contains("Query Text: -- claim: queued"));
     let pages = |line: &str| -> u64 {
         let counts = line.split_whitespace().filter(|word| word.starts_with("hit=") || word.starts_with("read="));
         counts.filter_map(|word| word.split_once('=')?.1.parse::<u64>().ok()).sum()
     };
-    // The first line is of the whole statement.
-    let mut pages: Vec<_> =
-        plans.filter_map(|plan| plan.lines().find(|line| line.contains("Buffers:"))).map(pages).collect();
-    pages.sort_unstable();
-    pages.get(pages.len() / 2).copied().unwrap_or_default()
+    let (mut claims, mut lanes) = (Vec::new(), 0);
+    for plan in log.split(" LOG:  duration: ") {
+        // The first line is of the whole statement.
+        let Some(pages) = plan.lines().find(|line| line.contains("Buffers:")).map(pages) else { continue };
+        if plan.contains("Query Text: -- lanes") {
+            lanes += pages;
+        } else if plan.contains("Query Text: -- claim: queued") {
+            claims.push(pages + std::mem::take(&mut lanes));
+        }
+    }
+    claims.sort_unstable();
+    claims.get(claims.len() / 2).copied().unwrap_or_default()
 }
 
 /// Counted in pages, not in time.
