@@ -17,7 +17,7 @@ use tokio::task::JoinHandle;
 use crate::support::postgres::{Cluster, TestDatabase};
 
 /// Machines are slow; nothing here should take that long.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+pub const PATIENCE: Duration = Duration::from_secs(120);
 
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Task {
