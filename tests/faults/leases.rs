@@ -6,11 +6,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use steadfast::job::{AttemptOutcome, JobId, JobRecord, Lease, LeaseKey, Outcome, WorkerId};
+use steadfast::job::{AttemptOutcome, JobId, JobRecord, Lease, Outcome, WorkerId};
 use steadfast::store::{self, Beat, Claim, Deleted, Extend, Extended, Reap, Settle, Settled};
-use steadfast::worker::{JobError, WorkerSettings};
+use steadfast::worker::JobError;
 use steadfast::{Context, Queue, Status, Worker};
 
+use crate::changed::changed;
 use crate::history::History;
 use crate::players::{LEASE, LONG_LEASE, LONG_WORK_MS, Part, Player, REAP_INTERVAL, Script, Task, worker_settings};
 use crate::scale::{patience, quick_or_long};
@@ -97,7 +98,7 @@ async fn g4_a_heartbeat_with_the_token_of_another_lease_is_lost() {
             queue.enqueue(QUICK).await.unwrap();
         }
         let (lease, other) = (claim_one(&queue, LONG_LEASE).await, claim_one(&queue, LONG_LEASE).await);
-        let borrowed = LeaseKey { token: other.token(), ..lease.key() };
+        let borrowed = changed(lease.key(), |key| key.token = other.token());
         let beats = [borrowed, other.key()].map(Beat::new).to_vec();
         let answers = queue.store().extend(Extend::new(beats)).await.unwrap();
         let expected = [Extended::Lost, Extended::Ok];
@@ -282,7 +283,7 @@ async fn f10_a_lease_is_reaped_within_its_length_and_the_reap_interval_whoever_h
         let id = queue.enqueue(QUICK).idempotency_key("orphan").await.unwrap().job.id;
         claim_one(&queue, LEASE).await;
         let script = Script { lease_ms: LONG_LEASE.as_millis() as u64, ..stage.script() };
-        let settings = WorkerSettings { reap_interval: REAP_INTERVAL, ..worker_settings(&script) };
+        let settings = worker_settings(&script).reap_interval(REAP_INTERVAL);
         let worker = Worker::new(queue.clone()).settings(settings);
         let worker = worker.handle(|_: Task, _: Context| async { Ok::<_, JobError>(()) });
         with_worker(worker, async { drop(reaches(&queue, id, Status::Succeeded).await) }).await;
