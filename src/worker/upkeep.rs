@@ -14,8 +14,10 @@ use crate::queue::Queue;
 /// Goes on for as long as it is polled.
 type Endless = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// Name and loop.
-const UPKEEP: [(&str, fn(Queue, &WorkerSettings) -> Endless); 2] = [
+type Start = fn(Queue, &WorkerSettings) -> Endless;
+
+/// Each loop, by its name in logs and metrics.
+const UPKEEP: [(&str, Start); 2] = [
     ("reaper", |queue, settings| Box::pin(reaper::run(queue, settings.reap_interval))),
     ("pruner", |queue, settings| Box::pin(pruner::run(queue, settings.retention))),
 ];
