@@ -69,6 +69,15 @@ fn rooms_name_only_the_rooms_below_them() {
 }
 
 #[test]
+fn the_rules_read_no_environment_and_hold_no_planted_bug() {
+    for path in sources(Path::new("src/job")) {
+        for line in code(&path) {
+            assert!(!line.contains("planted") && !line.contains("env::"), "{}: {line}", path.display());
+        }
+    }
+}
+
+#[test]
 fn crates_stay_in_their_room() {
     for path in all_sources() {
         let shown = path.display().to_string();

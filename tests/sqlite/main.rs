@@ -28,4 +28,6 @@ mod neighbours;
 mod reads;
 mod refusals;
 mod settings;
+#[path = "../support/welcome.rs"]
+mod welcome;
 mod write_ahead_log;

@@ -7,7 +7,7 @@ use super::settle::{end_attempt, end_statement};
 use super::transaction::Tx;
 use super::writer::{Lane, Verb};
 use crate::job::{Ending, Expiry, Held, JobId, Kind, RetryPolicy, WorkerId, decide};
-use crate::planted::{Bug, planted};
+use crate::planted::{self, Bug, planted};
 use crate::store::{Reap, Reaped};
 
 pub(super) const EXPIRED: &str = "
@@ -41,8 +41,8 @@ impl Verb for Reap {
 
     fn apply(&mut self, tx: &mut Tx<'_>) -> rusqlite::Result<Vec<Reaped>> {
         let page = "FROM (SELECT * FROM jobs WHERE status = 'running' ORDER BY seq LIMIT 1000)";
-        let first_page =
-            planted(Bug::ReapFirstPageOnly).then(|| EXPIRED.replace("FROM jobs INDEXED BY jobs_leased", page));
+        let first_page = planted(Bug::ReapFirstPageOnly)
+            .then(|| planted::replaced(EXPIRED, "FROM jobs INDEXED BY jobs_leased", page));
         let now = tx.now_micros() + i64::from(planted(Bug::LiveLeasesReaped)) * 3_600_000_000;
         let expired: Vec<Expired> = tx
             .statement(first_page.as_deref().unwrap_or(EXPIRED))?
@@ -77,7 +77,8 @@ fn reap(tx: &mut Tx<'_>, end: &mut CachedStatement<'_>, expired: &Expired) -> ru
         retry: &RetryPolicy::default(),
         dice: 0.0,
     };
-    let transition = decide(Ending::Expired(expired.expiry), held);
+    let ending = Ending::Expired(expired.expiry);
+    let transition = decide(ending, planted::told(ending, held));
     end_attempt(tx, end, expired.seq, &expired.queue, &transition)?;
     Ok(Reaped {
         job_id: JobId::from(expired.id.0),

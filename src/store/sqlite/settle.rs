@@ -11,7 +11,7 @@ use super::row::Id;
 use super::transaction::{Items, Tx};
 use super::writer::{Lane, Verb};
 use crate::job::{Ending, Held, Json, Kind, Outcome, RetryPolicy, Status, Transition, decide};
-use crate::planted::{Bug, planted};
+use crate::planted::{self, Bug, planted};
 use crate::store::{FailedAttempt, Settle, Settled, StoreError};
 
 pub(super) struct SettleAll {
@@ -147,6 +147,7 @@ impl Statements<'_> {
             return Ok((answer_again(&settle.outcome, newest.outcome), None));
         }
         let retry = retry_policy(tx, &settle.outcome, &newest.kind)?;
+        let ending = Ending::Reported(&settle.outcome);
         let held = Held {
             attempts: newest.attempts,
             max_attempts: newest.max_attempts,
@@ -154,7 +155,7 @@ impl Statements<'_> {
             retry: retry.as_ref().unwrap_or(self.retry_default),
             dice: fastrand::f64(),
         };
-        let transition = decide(Ending::Reported(&settle.outcome), held);
+        let transition = decide(ending, planted::told(ending, held));
         end_attempt(tx, &mut self.end, newest.seq, &newest.queue, &transition)?;
         let failed = transition.error.map(|error| FailedAttempt {
             job_id: settle.lease.job_id,
@@ -207,7 +208,7 @@ pub(super) fn end_attempt(
         to.attempts,
         to.run_in.map(|wait| now.saturating_add(wait.as_micros() as i64)),
         to.recorded.as_str(),
-        to.error.as_ref().map(|error| error.as_str()),
+        to.error.as_ref().map(|error| planted::kept(error.as_str())),
         to.result.as_ref().map(|result| result.as_str()),
         now,
         to.to.is_terminal().then_some(now),
