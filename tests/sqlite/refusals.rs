@@ -231,12 +231,14 @@ fn a_database_of_another_program() {
 }
 
 #[tokio::test]
-async fn a_schema_from_the_future() {
+async fn a_schema_from_the_future_which_stays_as_it_is() {
     let (file, _) = JobsFile::with_jobs(3).await;
     file.stranger().pragma_update(None, "user_version", 999).unwrap();
+    let before = fs::read(&file.path).unwrap();
     assert_says(&refusal(&file.path), "its schema is version 999", "run the newer program that wrote it");
     let refused = steadfast::store::sqlite::migrate(&file.path).unwrap_err().to_string();
-    assert_says(&refused, "its schema is version 999", "run the newer program that wrote it");
+    assert_says(&refused, "its schema is version 999", "there is no downgrade");
+    assert!(fs::read(&file.path).unwrap() == before);
 }
 
 #[tokio::test]
