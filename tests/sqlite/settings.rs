@@ -1,11 +1,14 @@
 //! The settings our promises rest on, as they are on the writer's own connection at the moment it writes: a trigger, put
 //! into the file by a stranger, runs there and notes what it sees.
 
+use std::process::Command;
+
 use rusqlite::Connection;
 use steadfast::job::Outcome;
 use steadfast::store::sqlite::SqliteStore;
 use steadfast::store::{Claim, Settle, Store, WorkerFate};
 
+use crate::child::{Role, SecondProcess};
 use crate::jobs_file::{JobsFile, claim, claim_of, enqueue_one, job, literal};
 
 const FULL: i64 = 2;
@@ -42,6 +45,21 @@ fn the_journal_is_a_write_ahead_log() {
     let _store = file.open();
     let mode: String = file.stranger().pragma_query_value(None, "journal_mode", |row| row.get(0)).unwrap();
     assert_eq!(mode, "wal");
+}
+
+/// As this repository builds SQLite. (Without `HAVE_FDATASYNC` it would be `fsync`.)
+#[test]
+fn a_commit_is_synced_by_fdatasync() {
+    let file = JobsFile::new();
+    let record = file.dir.path().join("trace");
+    let mut traced = Command::new("strace");
+    traced.args(["-f", "-qq", "-y", "-e", "trace=fsync,fdatasync", "-o"]).arg(&record);
+    traced.arg("--").arg(std::env::current_exe().unwrap());
+    let mut child = SecondProcess::start_as(traced, Role::Migrate, &file.path);
+    while child.hear().is_some() {}
+    let calls = std::fs::read_to_string(record).unwrap();
+    let to_the_log = |call: &str| calls.lines().filter(|line| line.contains(call) && line.contains("-wal>")).count();
+    assert!(to_the_log("fdatasync(") > 0 && to_the_log("fsync(") == 0, "{calls}");
 }
 
 #[tokio::test]

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
+use super::build_flags::log_missing;
 use super::migrate::{check_identity, is_up_to_date, migrate};
 use super::owner::{NotOwner, OwnerLock, become_owner, beside, check_modes, find_or_make};
 use crate::planted::{Bug, planted};
@@ -34,6 +35,7 @@ pub(super) fn open(given: &Path) -> Result<OpenedFile, OpenError> {
     let owner = become_owner(&path)?;
     let mut connection = connect_to_ours(&path)?;
     migrate(&mut connection, &path)?;
+    log_missing(&connection).map_err(|error| cannot_open(&path, error))?;
     Ok(OpenedFile { path, owner, connection })
 }
 
