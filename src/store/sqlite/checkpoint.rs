@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use rusqlite::Connection;
 
-use super::fault::{leave_log_alone, store_error};
+use super::error::{leave_log_alone, store_error};
 use super::writer::Inbox;
 use crate::planted::{Bug, planted};
 use crate::store::complain;

@@ -8,13 +8,13 @@ use std::time::Duration;
 
 use rusqlite::params;
 
+use super::attempts::remember_attempt;
+use super::due_jobs::{ByteBudget, Due, due_jobs};
 use super::granted::Grant;
-use super::history::remember_attempt;
 use super::lanes::{ReadyLane, ready_lanes};
-use super::mark::token_of;
+use super::lease::token_of;
 use super::row::Id;
 use super::transaction::Tx;
-use super::waiting::{ByteBudget, Due, due_jobs};
 use super::writer::{Lane, Verb};
 use crate::job::{ErrorText, Lease, LeaseToken, QueueName, Status};
 use crate::planted::{Bug, planted};

@@ -1,6 +1,6 @@
 //! delete: finished → gone.
 
-use super::history::forget_attempts;
+use super::attempts::forget_attempts;
 use super::row::Id;
 use super::status::standing;
 use super::transaction::Tx;

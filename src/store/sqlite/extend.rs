@@ -2,7 +2,7 @@
 
 use rusqlite::{OptionalExtension, params};
 
-use super::mark::mark_of;
+use super::lease::mark_of;
 use super::row::Id;
 use super::transaction::Tx;
 use super::writer::{Lane, Verb};

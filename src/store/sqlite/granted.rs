@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 
-use super::mark::mark_of;
+use super::lease::mark_of;
 use super::row::Id;
 use crate::job::{JobId, LeaseKey, QueueName};
 

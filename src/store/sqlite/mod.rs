@@ -17,30 +17,31 @@
 //! Without them everything works, and nothing is lost; but every commit waits for an `fsync` instead of an `fdatasync`, and
 //! the writer takes a global lock at every allocation, an eighth of its time. A line in the log at open says what is missing.
 
+mod attempts;
 mod build_flags;
 mod cancel;
 mod checkpoint;
 mod claim;
 mod delete;
+mod due_jobs;
 mod enqueue;
 mod enqueue_in;
+mod error;
 mod extend;
-mod fault;
 mod get;
 mod granted;
-mod history;
 mod kinds;
 mod lanes;
+mod lease;
 mod list;
-mod mark;
 mod migrate;
 mod open;
 mod owner;
 mod pause;
 mod ping;
-#[cfg(test)]
-mod plans;
 mod prune;
+#[cfg(test)]
+mod query_plans;
 mod readers;
 mod reap;
 mod redrive;
@@ -51,7 +52,6 @@ mod status;
 mod time;
 mod tokens;
 mod transaction;
-mod waiting;
 mod writer;
 
 use std::path::PathBuf;
@@ -219,7 +219,7 @@ impl Store for SqliteStore {
     }
 
     async fn attempts(&self, id: JobId) -> Result<Option<Vec<AttemptRecord>>, StoreError> {
-        self.readers.read("attempts", move |connection| history::attempts(connection, id)).await
+        self.readers.read("attempts", move |connection| attempts::attempts(connection, id)).await
     }
 
     async fn stats(&self) -> Result<Stats, StoreError> {

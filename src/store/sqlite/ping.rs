@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use tokio::time::timeout;
 
 use super::SqliteStore;
-use super::fault::is_lock;
+use super::error::is_lock;
 use super::migrate::APPLICATION_ID;
 use super::transaction::Tx;
 use super::writer::{Lane, Verb};

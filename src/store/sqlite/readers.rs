@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use rusqlite::Connection;
 use tokio::sync::Semaphore;
 
-use super::fault::store_error;
+use super::error::store_error;
 use super::open::open_reader;
 use super::owner::OwnerLock;
 use crate::store::{StoreError, StoreErrorKind};

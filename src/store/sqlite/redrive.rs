@@ -2,8 +2,8 @@
 
 use rusqlite::params;
 
+use super::attempts::remember_attempt;
 use super::get::job_where;
-use super::history::remember_attempt;
 use super::status::standing;
 use super::transaction::Tx;
 use super::writer::{Lane, Verb};

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use rusqlite::{CachedStatement, OptionalExtension, params};
 
+use super::attempts::outcome_of;
 use super::granted::Grant;
-use super::history::outcome_of;
-use super::mark::mark_of;
+use super::lease::mark_of;
 use super::row::Id;
 use super::transaction::{Items, Tx};
 use super::writer::{Lane, Verb};

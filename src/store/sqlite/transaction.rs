@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use rusqlite::{CachedStatement, Connection};
 
-use super::fault::store_error;
+use super::error::store_error;
 use super::granted::Granted;
 use crate::job::Status;
 use crate::store::StoreError;

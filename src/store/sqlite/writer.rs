@@ -13,7 +13,7 @@ use std::thread::JoinHandle;
 use rusqlite::Connection;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
-use super::fault::{is_lock, is_sync_failure, leave_log_alone, store_error};
+use super::error::{is_lock, is_sync_failure, leave_log_alone, store_error};
 use super::granted::Granted;
 use super::time::{StoreTime, move_along};
 use super::transaction::{Items, Tx};
