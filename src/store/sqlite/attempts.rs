@@ -3,7 +3,7 @@
 
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
-use super::row::{Id, time};
+use super::row::{UuidBlob, time};
 use super::transaction::Tx;
 use crate::job::limits::ATTEMPTS_SHOWN_MAX;
 use crate::job::{AttemptOutcome, AttemptRecord, JobId, WorkerId};
@@ -23,14 +23,14 @@ pub(super) fn remember_attempt(tx: &Tx<'_>, seq: i64) -> rusqlite::Result<()> {
     Ok(())
 }
 
-/// How an earlier attempt ended, by its mark.
-pub(super) fn outcome_of(tx: &Tx<'_>, job_id: JobId, mark: Id) -> rusqlite::Result<Option<String>> {
+/// How an earlier attempt ended, by the nonce of its claim.
+pub(super) fn outcome_of(tx: &Tx<'_>, job_id: JobId, claim_nonce: UuidBlob) -> rusqlite::Result<Option<String>> {
     tx.statement("SELECT outcome FROM attempts WHERE job_id = ?1 AND lease_token = ?2")?
-        .query_row(params![Id::from(job_id), mark], |row| row.get(0))
+        .query_row(params![UuidBlob::from(job_id), claim_nonce], |row| row.get(0))
         .optional()
 }
 
-pub(super) fn forget_attempts(tx: &Tx<'_>, job_id: Id) -> rusqlite::Result<()> {
+pub(super) fn forget_attempts(tx: &Tx<'_>, job_id: UuidBlob) -> rusqlite::Result<()> {
     tx.statement("DELETE FROM attempts WHERE job_id = ?1")?.execute([job_id])?;
     Ok(())
 }
@@ -47,7 +47,7 @@ SELECT attempts + (coalesce(outcome, '') IN ('released', 'snoozed')), worker, st
 FROM jobs WHERE id = ?1";
 
 pub(super) fn attempts(connection: &Connection, id: JobId) -> rusqlite::Result<Option<Vec<AttemptRecord>>> {
-    let id = Id::from(id);
+    let id = UuidBlob::from(id);
     // In one snapshot: between two, the newest attempt could have moved into the history.
     let snapshot = connection.unchecked_transaction()?;
     let newest = snapshot

@@ -1,7 +1,7 @@
 //! delete: finished → gone.
 
 use super::attempts::forget_attempts;
-use super::row::Id;
+use super::row::UuidBlob;
 use super::status::standing;
 use super::transaction::Tx;
 use super::writer::{Lane, Verb};
@@ -26,14 +26,20 @@ impl Verb for Delete {
             if !job.status.is_terminal() && !planted(Bug::RunningDeleted) {
                 return Ok(Deleted::NotFinished(job.status));
             }
-            erase(tx, job.seq, Id::from(*id), &job.queue, job.status)?;
+            erase(tx, job.seq, UuidBlob::from(*id), &job.queue, job.status)?;
             Ok(Deleted::Gone)
         })
     }
 }
 
 /// Removes a finished job and all that belongs to it.
-pub(super) fn erase(tx: &mut Tx<'_>, seq: i64, id: Id, queue: &QueueName, status: Status) -> rusqlite::Result<()> {
+pub(super) fn erase(
+    tx: &mut Tx<'_>,
+    seq: i64,
+    id: UuidBlob,
+    queue: &QueueName,
+    status: Status,
+) -> rusqlite::Result<()> {
     forget_attempts(tx, id)?;
     tx.statement("DELETE FROM jobs WHERE seq = ?1")?.execute([seq])?;
     tx.moved(queue.as_str(), Some(status), None);

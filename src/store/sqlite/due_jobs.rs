@@ -6,7 +6,7 @@ use rusqlite::{Row, params};
 use uuid::Uuid;
 
 use super::lanes::ReadyLane;
-use super::row::{Id, Unreadable, column, time, unreadable};
+use super::row::{Unreadable, UuidBlob, column, time, unreadable};
 use super::transaction::Tx;
 use crate::job::limits::BATCH_MAX;
 use crate::job::{JobId, JobRecord, Json, Kind, QueueName, Status, WorkerId};
@@ -64,7 +64,7 @@ pub(super) struct Waiting {
 impl Waiting {
     fn read(row: &Row<'_>, lane: &ReadyLane, names: &Names) -> Result<Self, Unreadable> {
         Ok(Self {
-            id: JobId::from(column::<Id>(row, 1, "id")?.0),
+            id: JobId::from(column::<UuidBlob>(row, 1, "id")?.0),
             kind: names.kind.clone().map_err(|error| unreadable("kind", error))?,
             queue: names.queue.clone().map_err(|error| unreadable("queue", error))?,
             payload: Json::parse(column(row, 5, "payload")?).map_err(|error| unreadable("payload", error))?,
@@ -184,7 +184,7 @@ fn due_in_lane(
         }
         due.push(Due {
             seq: row.get(0)?,
-            place: (row.get(2)?, row.get::<_, Id>(1)?.0),
+            place: (row.get(2)?, row.get::<_, UuidBlob>(1)?.0),
             queue: queue.clone(),
             // One of the two, or the index would not have named it.
             status: if row.get_ref(3)?.as_str() == Ok("retrying") { Status::Retrying } else { Status::Queued },
@@ -201,8 +201,8 @@ fn shares(tx: &Tx<'_>, lanes: &[ReadyLane], max: usize, budget: &mut ByteBudget)
     let mut statement = tx.statement(PLACES_IN_LANE)?;
     for (n, lane) in lanes.iter().enumerate() {
         let params = params![lane.queue, lane.kind, lane.priority, tx.now_micros(), max as i64];
-        for row in statement.query_map(params, |row| Ok((row.get(0)?, row.get::<_, Id>(1)?, row.get(2)?)))? {
-            let (run_at, id, bytes): (i64, Id, usize) = row?;
+        for row in statement.query_map(params, |row| Ok((row.get(0)?, row.get::<_, UuidBlob>(1)?, row.get(2)?)))? {
+            let (run_at, id, bytes): (i64, UuidBlob, usize) = row?;
             places.push((run_at, id.0, n, bytes));
         }
     }

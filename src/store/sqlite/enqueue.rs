@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::get::job_where;
-use super::row::{Id, micros, time};
+use super::row::{UuidBlob, micros, time};
 use super::transaction::Tx;
 use super::writer::{Lane, Verb};
 use crate::job::{JobId, NewJob, Start, Status};
@@ -88,12 +88,12 @@ fn key_holders<'j>(
 fn stored_holder(connection: &Connection, key: &str) -> rusqlite::Result<Option<Holder>> {
     let mut statement = connection.prepare_cached("SELECT id, request_digest FROM jobs WHERE idempotency_key = ?1")?;
     let holder =
-        statement.query_row([key], |row| Ok(Holder { job: row.get::<_, Id>(0)?.0.into(), digest: row.get(1)? }));
+        statement.query_row([key], |row| Ok(Holder { job: row.get::<_, UuidBlob>(0)?.0.into(), digest: row.get(1)? }));
     holder.optional()
 }
 
 fn job_with_id(connection: &Connection, id: JobId) -> rusqlite::Result<crate::job::JobRecord> {
-    job_where!(connection, "id = ?1", [Id::from(id)])?.ok_or(rusqlite::Error::QueryReturnedNoRows)
+    job_where!(connection, "id = ?1", [UuidBlob::from(id)])?.ok_or(rusqlite::Error::QueryReturnedNoRows)
 }
 
 fn enqueue(tx: &mut Tx<'_>, job: &NewJob) -> rusqlite::Result<Enqueued> {
@@ -105,7 +105,7 @@ fn enqueue(tx: &mut Tx<'_>, job: &NewJob) -> rusqlite::Result<Enqueued> {
     };
     let digest = job.request_digest();
     let inserted = tx.enqueue_statement()?.execute(params![
-        Id::from(job.id()),
+        UuidBlob::from(job.id()),
         job.kind().as_str(),
         job.queue().as_str(),
         job.payload().as_str(),

@@ -3,7 +3,7 @@
 use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension, Row};
 
-use super::row::{Id, read_job_leniently};
+use super::row::{UuidBlob, read_job_leniently};
 use crate::job::{JobId, JobRecord};
 
 /// The one job that a condition finds.
@@ -19,7 +19,7 @@ macro_rules! job_where {
 pub(super) use job_where;
 
 pub(super) fn get(connection: &Connection, ids: &[JobId]) -> rusqlite::Result<Vec<Option<JobRecord>>> {
-    ids.iter().map(|id| job_where!(connection, "id = ?1", [Id::from(*id)])).collect()
+    ids.iter().map(|id| job_where!(connection, "id = ?1", [UuidBlob::from(*id)])).collect()
 }
 
 pub(super) fn first_job(

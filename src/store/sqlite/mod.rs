@@ -29,7 +29,6 @@ mod enqueue_in;
 mod error;
 mod extend;
 mod get;
-mod granted;
 mod kinds;
 mod lanes;
 mod lease;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use rusqlite::params;
 
 use super::delete::erase;
-use super::row::Id;
+use super::row::UuidBlob;
 use super::transaction::Tx;
 use super::writer::{Lane, Verb};
 use crate::job::{JobId, QueueName, Status};
@@ -17,7 +17,7 @@ SELECT seq, id, queue, status, finished_at, created_at FROM jobs WHERE id > ?1 O
 
 struct Looked {
     seq: i64,
-    id: Id,
+    id: UuidBlob,
     queue: String,
     status: String,
     finished_at: Option<i64>,
@@ -37,7 +37,7 @@ impl Verb for Prune {
         let after = self.after.map_or(uuid::Uuid::nil(), |id| *id.as_uuid());
         let looked: Vec<Looked> = tx
             .statement(OLDEST)?
-            .query_map(params![Id(after), self.limit as i64], |row| {
+            .query_map(params![UuidBlob(after), self.limit as i64], |row| {
                 Ok(Looked {
                     seq: row.get(0)?,
                     id: row.get(1)?,

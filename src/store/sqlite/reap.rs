@@ -2,7 +2,7 @@
 
 use rusqlite::{CachedStatement, params};
 
-use super::row::Id;
+use super::row::UuidBlob;
 use super::settle::{end_attempt, end_statement};
 use super::transaction::Tx;
 use super::writer::{Lane, Verb};
@@ -10,17 +10,11 @@ use crate::job::{Ending, Expiry, Held, JobId, Kind, RetryPolicy, WorkerId, decid
 use crate::planted::{Bug, planted};
 use crate::store::{Reap, Reaped};
 
-pub(super) const EXPIRED: &str = "
--- reap: leases that have run out, oldest first
-SELECT seq, id, kind, queue, worker, attempts, max_attempts, cancel_requested,
-       timeout_ms IS NOT NULL AND lease_expires_at >= started_at + timeout_ms * 1000
-FROM jobs INDEXED BY jobs_leased
-WHERE lease_expires_at <= ?1
-ORDER BY lease_expires_at, id LIMIT ?2";
+pub(super) const EXPIRED: &str = include_str!("reap.sql");
 
 struct Expired {
     seq: i64,
-    id: Id,
+    id: UuidBlob,
     kind: String,
     queue: String,
     worker: String,

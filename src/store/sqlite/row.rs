@@ -40,7 +40,7 @@ pub(super) fn read_job_leniently(row: &Row<'_>) -> Result<JobRecord, Unreadable>
     let result: Option<String> = column(row, 16, "result")?;
     let progress: Option<String> = column(row, 17, "progress")?;
     Ok(JobRecord {
-        id: JobId::from(column::<Id>(row, 0, "id")?.0),
+        id: JobId::from(column::<UuidBlob>(row, 0, "id")?.0),
         kind: parsed::<Kind>(row, 1, "kind")?,
         queue: parsed::<QueueName>(row, 2, "queue")?,
         payload,
@@ -92,27 +92,27 @@ pub(super) fn unreadable(column: &'static str, reason: impl std::fmt::Display) -
 
 /// A job id or lease token: 16 bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Id(pub(super) Uuid);
+pub(super) struct UuidBlob(pub(super) Uuid);
 
-impl From<JobId> for Id {
+impl From<JobId> for UuidBlob {
     fn from(id: JobId) -> Self {
         Self(*id.as_uuid())
     }
 }
 
-impl From<LeaseToken> for Id {
+impl From<LeaseToken> for UuidBlob {
     fn from(token: LeaseToken) -> Self {
         Self(*token.as_uuid())
     }
 }
 
-impl ToSql for Id {
+impl ToSql for UuidBlob {
     fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
         Ok(ToSqlOutput::Borrowed(ValueRef::Blob(self.0.as_bytes())))
     }
 }
 
-impl FromSql for Id {
+impl FromSql for UuidBlob {
     fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
         Uuid::from_slice(value.as_blob()?).map(Self).map_err(|error| FromSqlError::Other(error.into()))
     }

@@ -2,7 +2,7 @@
 
 use rusqlite::OptionalExtension;
 
-use super::row::Id;
+use super::row::UuidBlob;
 use super::transaction::Tx;
 use crate::job::{JobId, QueueName, Status};
 
@@ -16,7 +16,7 @@ pub(super) struct Standing {
 
 pub(super) fn standing(tx: &Tx<'_>, id: JobId) -> rusqlite::Result<Option<Standing>> {
     tx.statement("SELECT seq, queue, status, lease_token IS NOT NULL FROM jobs WHERE id = ?1")?
-        .query_row([Id::from(id)], |row| {
+        .query_row([UuidBlob::from(id)], |row| {
             let (queue, status): (String, String) = (row.get(1)?, row.get(2)?);
             Ok(Standing {
                 seq: row.get(0)?,

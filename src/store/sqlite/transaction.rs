@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use rusqlite::{CachedStatement, Connection};
 
 use super::error::store_error;
-use super::granted::Granted;
+use super::lease::ClaimedRows;
 use crate::job::Status;
 use crate::store::StoreError;
 
@@ -17,7 +17,7 @@ pub(super) struct Tx<'c> {
     /// Per queue, how many more jobs there are in each status, in the order of [`Status::ALL`].
     moved: HashMap<String, [i64; Status::ALL.len()]>,
     made_ready: bool,
-    granted: &'c mut Granted,
+    claimed_rows: &'c mut ClaimedRows,
     enqueue: Option<CachedStatement<'c>>,
 }
 
@@ -31,17 +31,22 @@ pub(super) enum Items {
 }
 
 impl<'c> Tx<'c> {
-    pub(super) fn new(connection: &'c Connection, now_micros: i64, items: Items, granted: &'c mut Granted) -> Self {
-        Self { connection, now_micros, items, moved: HashMap::new(), made_ready: false, granted, enqueue: None }
+    pub(super) fn new(
+        connection: &'c Connection,
+        now_micros: i64,
+        items: Items,
+        claimed_rows: &'c mut ClaimedRows,
+    ) -> Self {
+        Self { connection, now_micros, items, moved: HashMap::new(), made_ready: false, claimed_rows, enqueue: None }
     }
 
     pub(super) fn items(&self) -> Items {
         self.items
     }
 
-    /// Leases that this process granted.
-    pub(super) fn granted(&mut self) -> &mut Granted {
-        self.granted
+    /// Leases that this process claimed_rows.
+    pub(super) fn claimed_rows(&mut self) -> &mut ClaimedRows {
+        self.claimed_rows
     }
 
     /// The store's now, the same for everything in this transaction.

@@ -14,7 +14,7 @@ use rusqlite::Connection;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use super::error::{is_lock, is_sync_failure, leave_log_alone, store_error};
-use super::granted::Granted;
+use super::lease::ClaimedRows;
 use super::time::{StoreTime, move_along};
 use super::transaction::{Items, Tx};
 use crate::planted::{Bug, planted};
@@ -69,7 +69,7 @@ impl Writer {
     pub(super) fn start(connection: Connection, time: StoreTime, wake: Wake) -> std::io::Result<Self> {
         let inbox = Arc::new(Inbox::default());
         let mut writing =
-            Writing { connection, time, wake, inbox: inbox.clone(), syncs: None, granted: Granted::default() };
+            Writing { connection, time, wake, inbox: inbox.clone(), syncs: None, claimed_rows: ClaimedRows::default() };
         let thread = std::thread::Builder::new().name("steadfast-writer".into()).spawn(move || {
             let _ended = RefuseFurther(writing.inbox.clone());
             writing.run();
@@ -316,7 +316,7 @@ struct Writing {
     inbox: Arc<Inbox>,
     /// Whether the connection is set to sync its commits; `None`: not known.
     syncs: Option<bool>,
-    granted: Granted,
+    claimed_rows: ClaimedRows,
 }
 
 impl Writing {
@@ -415,7 +415,7 @@ impl Writing {
             }
         }
         let now_micros = step.map_or_else(|| self.time.now_micros(), |step| step.to_micros);
-        let mut tx = Tx::new(&self.connection, now_micros, items, &mut self.granted);
+        let mut tx = Tx::new(&self.connection, now_micros, items, &mut self.claimed_rows);
         for work in works {
             work.apply(&mut tx)?;
         }
