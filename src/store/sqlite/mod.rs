@@ -29,6 +29,8 @@ mod enqueue_in;
 mod error;
 mod extend;
 mod get;
+mod health;
+mod inbox;
 mod kinds;
 mod lanes;
 mod lease;
@@ -37,13 +39,13 @@ mod migrate;
 mod open;
 mod owner;
 mod pause;
-mod ping;
 mod prune;
 #[cfg(test)]
 mod query_plans;
 mod readers;
 mod reap;
 mod redrive;
+mod request;
 mod row;
 mod settle;
 mod stats;
@@ -63,7 +65,6 @@ pub use rusqlite::Connection;
 use self::checkpoint::Checkpointer;
 use self::open::OpenedFile;
 use self::owner::OwnerLock;
-use self::ping::LastWrite;
 use self::readers::Readers;
 use self::time::{StoreTime, catch_up};
 use self::writer::Writer;
@@ -109,7 +110,6 @@ pub struct SqliteStore {
     _checkpointer: Checkpointer,
     readers: Readers,
     writer: Writer,
-    last_write: LastWrite,
     time: StoreTime,
     wake: Wake,
     retry_default: Arc<RetryPolicy>,
@@ -132,15 +132,14 @@ impl SqliteStore {
         let checkpoints = open::open_checkpointer(&path).map_err(|error| cannot_start(error.into()))?;
         let writer =
             Writer::start(connection, time.clone(), wake.clone()).map_err(|error| cannot_start(error.into()))?;
-        let checkpointer =
-            Checkpointer::start(checkpoints, writer.inbox()).map_err(|error| cannot_start(error.into()))?;
+        let checkpointer = Checkpointer::start(checkpoints, writer.inbox().clone(), writer.health().clone())
+            .map_err(|error| cannot_start(error.into()))?;
         let owner = Arc::new(owner);
         let readers = Readers::new(path.clone(), settings.read_limit, owner.clone());
         Ok(Self {
             _checkpointer: checkpointer,
             readers,
             writer,
-            last_write: LastWrite::default(),
             time,
             wake,
             retry_default: Arc::new(settings.retry_default),
@@ -161,7 +160,7 @@ impl SqliteStore {
 
     /// Transactions committed since it was opened. Far fewer than calls, under load.
     pub fn commits(&self) -> u64 {
-        self.writer.commits()
+        self.writer.health().commits()
     }
 }
 
@@ -263,6 +262,6 @@ impl Store for SqliteStore {
     }
 
     async fn ping(&self) -> Result<(), StoreError> {
-        ping::ping(self).await
+        health::ping(self).await
     }
 }

@@ -1,0 +1,111 @@
+//! Requests that wait for the writer's next batch, and how much of them one batch takes.
+
+use std::collections::VecDeque;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+use super::request::{AnyRequest, Lane};
+
+/// 512 requests, or 1,000 items (one request may bring as many): a commit of that takes some milliseconds; more would
+/// only make heartbeats wait.
+const BATCH_REQUESTS_MAX: usize = 512;
+const BATCH_ITEMS_MAX: usize = 1000;
+/// Of these, what new jobs are left at least, however busy the workers are.
+const BATCH_MIN_FOR_BULK: usize = 128;
+
+#[derive(Debug, Default)]
+pub(super) struct Inbox {
+    pending: Mutex<Pending>,
+    arrived: Condvar,
+}
+
+#[derive(Default)]
+struct Pending {
+    urgent: VecDeque<Box<dyn AnyRequest>>,
+    bulk: VecDeque<Box<dyn AnyRequest>>,
+    restart_wal: bool,
+    closed: bool,
+}
+
+impl std::fmt::Debug for Pending {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} urgent, {} bulk", self.urgent.len(), self.bulk.len())
+    }
+}
+
+/// Nothing is taken in any more.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Closed;
+
+/// What the writer does next.
+pub(super) struct Batch {
+    pub(super) requests: Vec<Box<dyn AnyRequest>>,
+    pub(super) restart_wal: bool,
+}
+
+impl Batch {
+    /// Takes requests until the batch has so many of them or of items, whichever comes first.
+    fn fill(&mut self, from: &mut VecDeque<Box<dyn AnyRequest>>, requests_max: usize, items_max: usize) {
+        let mut items: usize = self.requests.iter().map(|request| request.weight()).sum();
+        while self.requests.len() < requests_max && items < items_max {
+            let Some(request) = from.pop_front() else { return };
+            items += request.weight();
+            self.requests.push(request);
+        }
+    }
+}
+
+impl Inbox {
+    pub(super) fn put(&self, lane: Lane, request: Box<dyn AnyRequest>) -> Result<(), Closed> {
+        let mut pending = self.lock();
+        if pending.closed {
+            return Err(Closed);
+        }
+        match lane {
+            Lane::Urgent => pending.urgent.push_back(request),
+            Lane::Bulk => pending.bulk.push_back(request),
+        }
+        self.arrived.notify_one();
+        Ok(())
+    }
+
+    /// Asks the writer to begin the WAL anew between two batches.
+    pub(super) fn restart_wal(&self) {
+        self.lock().restart_wal = true;
+        self.arrived.notify_one();
+    }
+
+    /// Waits for something to do; `None` when closed and empty.
+    pub(super) fn take(&self) -> Option<Batch> {
+        let mut pending = self.lock();
+        while pending.urgent.is_empty() && pending.bulk.is_empty() && !pending.restart_wal {
+            if pending.closed {
+                return None;
+            }
+            pending = self.arrived.wait(pending).unwrap_or_else(PoisonError::into_inner);
+        }
+        let reserved = pending.bulk.len().min(BATCH_MIN_FOR_BULK);
+        let mut batch = Batch { requests: Vec::new(), restart_wal: std::mem::take(&mut pending.restart_wal) };
+        batch.fill(&mut pending.urgent, BATCH_REQUESTS_MAX - reserved, BATCH_ITEMS_MAX);
+        // However heavy the urgent ones are, one of the others goes along.
+        batch.fill(&mut pending.bulk, BATCH_REQUESTS_MAX, 2 * BATCH_ITEMS_MAX);
+        Some(batch)
+    }
+
+    /// What waits is still taken.
+    pub(super) fn close(&self) {
+        self.lock().closed = true;
+        self.arrived.notify_all();
+    }
+
+    /// Closes it and hands back what nobody will take.
+    pub(super) fn close_and_drain(&self) -> Vec<Box<dyn AnyRequest>> {
+        let mut pending = self.lock();
+        pending.closed = true;
+        let urgent = std::mem::take(&mut pending.urgent);
+        urgent.into_iter().chain(std::mem::take(&mut pending.bulk)).collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Pending> {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
