@@ -18,7 +18,7 @@ use super::transaction::Tx;
 use super::writer::{Lane, Verb};
 use crate::job::{ErrorText, Lease, LeaseToken, QueueName, Status};
 use crate::planted::{Bug, planted};
-use crate::store::{Claim, WorkerFate};
+use crate::store::{Claim, Claimed, WorkerFate};
 
 pub(super) const START: &str = include_str!("claim.sql");
 
@@ -30,7 +30,7 @@ SET status = 'failed_permanent', last_error = ?2, finished_at = ?3, updated_at =
 WHERE seq = ?1";
 
 impl Verb for Claim {
-    type Answer = Vec<Lease>;
+    type Answer = Claimed;
     const NAME: &'static str = "claim";
     const LANE: Lane = Lane::Urgent;
 
@@ -38,7 +38,7 @@ impl Verb for Claim {
         self.max
     }
 
-    fn apply(&mut self, tx: &mut Tx<'_>) -> rusqlite::Result<Vec<Lease>> {
+    fn apply(&mut self, tx: &mut Tx<'_>) -> rusqlite::Result<Claimed> {
         let lanes = lanes_for(self, tx)?;
         let nonce = UuidBlob::from(LeaseToken::random());
         let mut leases = Vec::new();
@@ -55,7 +55,7 @@ impl Verb for Claim {
                 }
             }
         }
-        Ok(leases)
+        Ok(Claimed::of(self, leases))
     }
 
     fn needs_sync(&self) -> bool {
