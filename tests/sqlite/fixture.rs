@@ -12,11 +12,14 @@ use std::time::Duration;
 use rusqlite::Connection;
 use serde_json::json;
 use steadfast::job::{
-    AttemptRecord, Failure, JobId, JobRecord, JobRequest, Json, Kind, KindDefaults, KindDefinition, Lease, LeaseKey,
-    Limits, NewJob, Outcome, Progress, QueueName,
+    AttemptRecord, JobId, JobRecord, JobRequest, Json, Kind, KindDefaults, KindDefinition, Lease, LeaseKey, Limits,
+    NewJob, Outcome, Progress, QueueName,
 };
 use steadfast::store::sqlite::SqliteStore;
-use steadfast::store::{Beat, Clock, Extend, HeldClock, Scope, Settle, Store, TokenRecord};
+use steadfast::store::{
+    Beat, Cancel, CatalogStore, Clock, Extend, HeldClock, JobStore, Pause, PutKind, PutToken, Redrive, Scope, Settle,
+    TokenRecord,
+};
 
 use crate::jobs_file::{JobsFile, claim_of, make_private, walk};
 
@@ -227,29 +230,27 @@ impl Filler {
         }
         self.end("succeeded", Outcome::succeeded(Some(Json::parse(r#"{"sent":1}"#.into()).unwrap()))).await;
         for kind in ["failed", "redriven", "retrying"] {
-            let failure = Failure { retry_after: Some(Duration::from_secs(1)), ..failure("the first time") };
-            self.end(kind, Outcome::Failed(failure)).await;
+            self.end(kind, failed("the first time", Duration::from_secs(1))).await;
         }
         self.clock.advance(Duration::from_secs(1));
         for kind in ["failed", "redriven"] {
             self.end(kind, Outcome::failed_permanently("the second time")).await;
         }
         let redriven = self.id_of("redriven").await;
-        self.store.redrive(vec![redriven]).await.unwrap();
-        let retried = Failure { retry_after: Some(LATER), ..failure("the second time") };
-        self.end("retrying", Outcome::Failed(retried)).await;
+        self.store.redrive(Redrive::new([redriven])).await.unwrap();
+        self.end("retrying", failed("the second time", LATER)).await;
         self.end("released", Outcome::Released).await;
         self.end("snoozed", Outcome::snoozed(LATER)).await;
         let cancelled = self.id_of("cancelled").await;
-        self.store.cancel(vec![cancelled]).await.unwrap();
+        self.store.cancel(Cancel::new([cancelled])).await.unwrap();
         for kind in ["running", "running-with-a-dead-worker", "running-and-to-be-cancelled"] {
             self.claim(kind).await;
         }
         let to_be_cancelled = self.id_of("running-and-to-be-cancelled").await;
-        self.store.cancel(vec![to_be_cancelled]).await.unwrap();
-        let progress = Some(Progress::new(Some(40), Some("on its way")));
-        let beat = Beat { lease: self.leases.iter().find(|(kind, _)| *kind == "running").unwrap().1, progress };
-        self.store.extend(Extend { beats: vec![beat], lease: None }).await.unwrap();
+        self.store.cancel(Cancel::new([to_be_cancelled])).await.unwrap();
+        let running = self.leases.iter().find(|(kind, _)| *kind == "running").unwrap().1;
+        let beat = Beat::new(running).progress(Progress::new(Some(40), Some("on its way")));
+        self.store.extend(Extend::new([beat])).await.unwrap();
     }
 
     async fn declare(&self) {
@@ -257,9 +258,9 @@ impl Filler {
         kind.schema = Some(json!({ "type": "object" }));
         kind.defaults.queue = Some(QueueName::new("default").unwrap());
         kind.defaults.retry = Some(steadfast::job::RetryPolicy::default());
-        self.store.put_kind(kind).await.unwrap();
-        self.store.put_kind(KindDefinition::any(Kind::new("running").unwrap())).await.unwrap();
-        self.store.pause(QueueName::new("letters").unwrap()).await.unwrap();
+        self.store.put_kind(PutKind::new(kind)).await.unwrap();
+        self.store.put_kind(PutKind::new(KindDefinition::any(Kind::new("running").unwrap()))).await.unwrap();
+        self.store.pause(Pause::new(QueueName::new("letters").unwrap())).await.unwrap();
         let token = TokenRecord {
             id: "token-1".into(),
             name: "shop".into(),
@@ -267,20 +268,19 @@ impl Filler {
             secret_sha256: [7; 32],
             created_at: self.clock.wall(),
         };
-        self.store.put_token(token).await.unwrap();
+        self.store.put_token(PutToken::new(token)).await.unwrap();
     }
 
     async fn claim(&mut self, kind: &'static str) -> Lease {
-        let mut claim = claim_of(1);
-        claim.kinds = Some(vec![Kind::new(kind).unwrap()]);
-        let lease = self.store.claim(claim).await.unwrap().remove(0);
+        let claim = claim_of(1).kinds(vec![Kind::new(kind).unwrap()]);
+        let lease = self.store.claim(claim).await.unwrap().leases.remove(0);
         self.leases.push((kind, lease.key()));
         lease
     }
 
     async fn end(&mut self, kind: &'static str, outcome: Outcome) {
         let lease = self.claim(kind).await.key();
-        self.store.settle(vec![Settle { lease, outcome }]).await.unwrap();
+        self.store.settle(vec![Settle::new(lease, outcome)]).await.unwrap();
     }
 
     async fn id_of(&self, kind: &str) -> JobId {
@@ -288,9 +288,12 @@ impl Filler {
     }
 }
 
-fn failure(error: &str) -> Failure {
-    let Outcome::Failed(failure) = Outcome::failed(error) else { unreachable!("that is what it makes") };
-    failure
+fn failed(error: &str, retry_after: Duration) -> Outcome {
+    let mut outcome = Outcome::failed(error);
+    if let Outcome::Failed(failure) = &mut outcome {
+        failure.retry_after = Some(retry_after);
+    }
+    outcome
 }
 
 /// The rows of `filled`, in the tables and columns that a version has.

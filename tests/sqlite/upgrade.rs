@@ -8,7 +8,10 @@ use std::time::Duration;
 use rusqlite::Connection;
 use steadfast::job::{JobId, Outcome, QueueName, Status};
 use steadfast::store::sqlite::SqliteStore;
-use steadfast::store::{Beat, Deleted, Extend, Extended, Prune, Reap, Redriven, Settle, Settled, Store};
+use steadfast::store::{
+    Beat, CatalogStore, Delete, Deleted, Extend, Extended, JobStore, Prune, Reap, Redrive, Redriven, Resume, Settle,
+    Settled,
+};
 
 use crate::child::{Role, SecondProcess};
 use crate::fixture::{Fixture, KINDS, newest_version, request, schema, schema_at, told, version_of};
@@ -55,7 +58,7 @@ async fn id_of(store: &SqliteStore, kind: &str) -> JobId {
 }
 
 async fn settle(store: &SqliteStore, lease: steadfast::job::LeaseKey, outcome: Outcome) -> Settled {
-    store.settle(vec![Settle { lease, outcome }]).await.unwrap().remove(0).unwrap()
+    store.settle(vec![Settle::new(lease, outcome)]).await.unwrap().remove(0).unwrap()
 }
 
 #[tokio::test]
@@ -66,8 +69,8 @@ async fn every_job_of_an_upgraded_database_goes_on_its_way() {
 
         // Leases that were granted before the upgrade are worth what they were.
         let (running, told_to_stop) = (fixture.lease("running"), fixture.lease("running-and-to-be-cancelled"));
-        let beats = [running, told_to_stop].map(|lease| Beat { lease, progress: None }).to_vec();
-        assert_eq!(store.extend(Extend { beats, lease: None }).await.unwrap(), [Extended::Ok, Extended::Cancel]);
+        let beats = [running, told_to_stop].map(Beat::new);
+        assert_eq!(store.extend(Extend::new(beats)).await.unwrap(), [Extended::Ok, Extended::Cancel]);
         for _ in 0..2 {
             assert_eq!(settle(&store, running, Outcome::Succeeded(None)).await, Settled::Recorded);
             assert_eq!(settle(&store, told_to_stop, Outcome::Cancelled).await, Settled::Recorded);
@@ -80,19 +83,19 @@ async fn every_job_of_an_upgraded_database_goes_on_its_way() {
         let again = store.enqueue(vec![request("queued-with-a-key", fixture.now)]).await.unwrap().remove(0);
         assert_eq!((again.created, again.job.id), (false, id_of(&store, "queued-with-a-key").await));
         for kind in ["failed", "cancelled"] {
-            let redriven = store.redrive(vec![id_of(&store, kind).await]).await.unwrap().remove(0).unwrap();
+            let redriven = store.redrive(Redrive::new([id_of(&store, kind).await])).await.unwrap().remove(0).unwrap();
             assert!(matches!(redriven, Redriven::Queued(_)), "{redriven:?}");
         }
-        let deleted = store.delete(vec![id_of(&store, "succeeded").await]).await.unwrap().remove(0).unwrap();
+        let deleted = store.delete(Delete::new([id_of(&store, "succeeded").await])).await.unwrap().remove(0).unwrap();
         assert_eq!(deleted, Deleted::Gone);
 
         // What is due is claimed, and later the rest; the dead worker's job comes back.
         let due = claim_kinds(&store).await;
         assert_eq!(due, ["cancelled", "failed", "queued", "queued-with-a-key", "redriven", "released"]);
         clock.advance(Duration::from_secs(60 * 60));
-        let reaped = store.reap(Reap { limit: 100 }).await.unwrap();
+        let reaped = store.reap(Reap::up_to(100)).await.unwrap();
         assert_eq!(reaped.iter().map(|job| job.kind.as_str()).collect::<Vec<_>>(), ["running-with-a-dead-worker"]);
-        store.resume(QueueName::new("letters").unwrap()).await.unwrap();
+        store.resume(Resume::new(QueueName::new("letters").unwrap())).await.unwrap();
         clock.advance(Duration::from_secs(60 * 60));
         let later = claim_kinds(&store).await;
         let expected = [
@@ -112,9 +115,7 @@ async fn every_job_of_an_upgraded_database_goes_on_its_way() {
         let history = store.attempts(id_of(&store, "failed").await).await.unwrap().unwrap();
         assert_eq!(history.iter().map(|attempt| attempt.attempt).collect::<Vec<_>>(), [1, 2, 1]);
         assert_eq!(crate::jobs_file::told(&store).await, counted(&file.stranger()));
-        let keep = Duration::ZERO;
-        let prune = Prune { keep_succeeded: keep, keep_cancelled: keep, keep_failed: keep, after: None, limit: 1000 };
-        assert_eq!(store.prune(prune).await.unwrap().deleted, jobs.len());
+        assert_eq!(store.prune(Prune::keeping(Duration::ZERO)).await.unwrap().deleted, jobs.len());
         let left: i64 = file.stranger().query_row("SELECT count(*) FROM attempts", [], |row| row.get(0)).unwrap();
         assert_eq!(left, 0);
         assert_sound(&file.stranger());
