@@ -13,6 +13,7 @@ use super::due_jobs::{ByteBudget, Due, due_jobs};
 
 use super::lanes::{ReadyLane, ready_lanes};
 use super::lease::{ClaimedRow, lease_token};
+use super::queues::paused_queues;
 use super::row::UuidBlob;
 use super::transaction::Tx;
 use super::writer::{Lane, Verb};
@@ -66,8 +67,7 @@ impl Verb for Claim {
 
 /// The lanes this worker may take from, highest priority first.
 fn lanes_for(claim: &Claim, tx: &Tx<'_>) -> rusqlite::Result<Vec<ReadyLane>> {
-    let paused: HashSet<String> =
-        tx.statement("SELECT queue FROM paused_queues")?.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
+    let paused: HashSet<String> = paused_queues(tx.connection())?;
     let wants_queue = |name: &str| claim.queues.as_ref().is_none_or(|queues| queues.iter().any(|q| q.as_str() == name));
     let wants_kind = |name: &str| claim.kinds.as_ref().is_none_or(|kinds| kinds.iter().any(|k| k.as_str() == name));
     let mut lanes = ready_lanes(tx.connection())?;

@@ -4,11 +4,11 @@ use std::collections::HashMap;
 
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::get::job_where;
+use super::jobs::job_with_id;
 use super::row::{UuidBlob, micros, time};
 use super::transaction::Tx;
 use super::writer::{Lane, Verb};
-use crate::job::{JobId, NewJob, Start, Status};
+use crate::job::{JobId, JobRecord, NewJob, Start, Status};
 use crate::planted::{Bug, planted};
 use crate::store::{EnqueueAnswer, Enqueued, KeyTaken, Known};
 
@@ -44,7 +44,7 @@ pub(super) fn enqueue_all(tx: &mut Tx<'_>, jobs: &[NewJob]) -> rusqlite::Result<
         }
         let holder = job.idempotency_key().and_then(|key| holders.get(key)).map(|holder| holder.job);
         match holder.filter(|holder| *holder != job.id()) {
-            Some(holder) => Ok(Enqueued { created: false, job: job_with_id(tx.connection(), holder)? }),
+            Some(holder) => Ok(Enqueued { created: false, job: stored_job(tx.connection(), holder)? }),
             None => enqueue(tx, job),
         }
     });
@@ -92,8 +92,8 @@ fn stored_holder(connection: &Connection, key: &str) -> rusqlite::Result<Option<
     holder.optional()
 }
 
-fn job_with_id(connection: &Connection, id: JobId) -> rusqlite::Result<crate::job::JobRecord> {
-    job_where!(connection, "id = ?1", [UuidBlob::from(id)])?.ok_or(rusqlite::Error::QueryReturnedNoRows)
+fn stored_job(connection: &Connection, id: JobId) -> rusqlite::Result<JobRecord> {
+    job_with_id(connection, id)?.ok_or(rusqlite::Error::QueryReturnedNoRows)
 }
 
 fn enqueue(tx: &mut Tx<'_>, job: &NewJob) -> rusqlite::Result<Enqueued> {
@@ -120,7 +120,7 @@ fn enqueue(tx: &mut Tx<'_>, job: &NewJob) -> rusqlite::Result<Enqueued> {
     ])?;
     if inserted == 0 {
         // By its id: this very job was stored before.
-        return Ok(Enqueued { created: true, job: job_with_id(tx.connection(), job.id())? });
+        return Ok(Enqueued { created: true, job: stored_job(tx.connection(), job.id())? });
     }
     tx.moved(job.queue().as_str(), None, Some(Status::Queued));
     if run_at <= now {
@@ -133,7 +133,7 @@ pub(super) fn known(connection: &Connection, jobs: &[NewJob]) -> rusqlite::Resul
     let known = |job: &NewJob| {
         let Some(key) = job.idempotency_key() else { return Ok(None) };
         Ok(match stored_holder(connection, key)? {
-            Some(holder) if holder.is_asked_for_by(job) => Some(Known::Same(job_with_id(connection, holder.job)?)),
+            Some(holder) if holder.is_asked_for_by(job) => Some(Known::Same(stored_job(connection, holder.job)?)),
             Some(holder) => Some(Known::Other(holder.job)),
             None => None,
         })

@@ -3,7 +3,7 @@
 use rusqlite::{Connection, OptionalExtension, ToSql, named_params};
 use uuid::Uuid;
 
-use super::get::shown;
+use super::jobs::shown_job;
 use super::row::{UuidBlob, job_columns};
 use crate::job::{JobId, Status};
 use crate::store::{List, Page};
@@ -87,7 +87,7 @@ pub(super) fn list(connection: &Connection, list: &List) -> rusqlite::Result<Pag
             ":limit": list.limit as i64 + 1,
             ":offset": list.offset as i64,
         },
-        |row| Ok((row.get::<_, UuidBlob>(0)?, shown(row))),
+        |row| Ok((row.get::<_, UuidBlob>(0)?, shown_job(row))),
     )?;
     let mut rows: Vec<_> = rows.collect::<Result<_, _>>()?;
     let more = rows.len() > list.limit;

@@ -19,18 +19,16 @@
 
 mod attempts;
 mod build_flags;
-mod cancel;
 mod checkpoint;
 mod claim;
-mod delete;
 mod due_jobs;
 mod enqueue;
 mod enqueue_in;
 mod error;
 mod extend;
-mod get;
 mod health;
 mod inbox;
+mod jobs;
 mod kinds;
 mod lanes;
 mod lease;
@@ -38,18 +36,15 @@ mod list;
 mod migrate;
 mod open;
 mod owner;
-mod pause;
 mod prune;
 #[cfg(test)]
 mod query_plans;
+mod queues;
 mod readers;
 mod reap;
-mod redrive;
 mod request;
 mod row;
 mod settle;
-mod stats;
-mod status;
 mod time;
 mod tokens;
 mod transaction;
@@ -213,7 +208,7 @@ impl JobStore for SqliteStore {
     }
 
     async fn get(&self, ids: Vec<JobId>) -> Result<Vec<Option<JobRecord>>, StoreError> {
-        self.readers.read("get", move |connection| get::get(connection, &ids)).await
+        self.readers.read("get", move |connection| jobs::get(connection, &ids)).await
     }
 
     async fn list(&self, list: List) -> Result<Page, StoreError> {
@@ -226,7 +221,7 @@ impl JobStore for SqliteStore {
 
     async fn stats(&self) -> Result<Stats, StoreError> {
         let now_micros = self.time.now_micros();
-        self.readers.read("stats", move |connection| stats::stats(connection, now_micros)).await
+        self.readers.read("stats", move |connection| queues::stats(connection, now_micros)).await
     }
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use rusqlite::params;
 
-use super::delete::erase;
+use super::jobs::erase;
 use super::row::UuidBlob;
 use super::transaction::Tx;
 use super::writer::{Lane, Verb};
