@@ -1,6 +1,6 @@
 //! claim: queued, retrying → running.
 //!
-//! The lanes that have something due are gone through by priority; `waiting` merges those of one priority. A row that
+//! The lanes that have something due are gone through by priority; `due_jobs` merges those of one priority. A row that
 //! cannot be run becomes a dead letter with the reason, and the others are returned.
 
 use std::collections::HashSet;
@@ -9,14 +9,14 @@ use std::time::Duration;
 use rusqlite::params;
 
 use super::attempts::remember_attempt;
-use super::due_jobs::{ByteBudget, Due, due_jobs};
+use super::due_jobs::{ByteBudget, DueRow, due_jobs};
 
 use super::lanes::{ReadyLane, ready_lanes};
 use super::lease::{ClaimedRow, lease_token};
 use super::queues::paused_queues;
+use super::request::{Urgency, Verb};
 use super::row::UuidBlob;
 use super::transaction::Tx;
-use super::writer::{Lane, Verb};
 use crate::job::{ErrorText, Lease, LeaseToken, QueueName, Status};
 use crate::planted::{Bug, planted};
 use crate::store::{Claim, Claimed, WorkerFate};
@@ -33,7 +33,7 @@ WHERE seq = ?1";
 impl Verb for Claim {
     type Answer = Claimed;
     const NAME: &'static str = "claim";
-    const LANE: Lane = Lane::Urgent;
+    const URGENCY: Urgency = Urgency::Urgent;
 
     fn weight(&self) -> usize {
         self.max
@@ -86,13 +86,13 @@ fn start_all(
     tx: &mut Tx<'_>,
     claim: &Claim,
     nonce: UuidBlob,
-    due: Vec<Due>,
+    due: Vec<DueRow>,
     leases: &mut Vec<Lease>,
 ) -> rusqlite::Result<()> {
     let now = tx.now_micros();
     let mut starts = Vec::with_capacity(due.len());
     leases.reserve(due.len());
-    for Due { seq, queue, status, was_started, job, .. } in due {
+    for DueRow { seq, queue, status, was_started, job, .. } in due {
         if was_started && !planted(Bug::CauseForgotten) {
             remember_attempt(tx, seq)?;
         }

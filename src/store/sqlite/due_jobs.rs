@@ -27,25 +27,25 @@ ORDER BY run_at, id LIMIT ?5"
 }
 
 // How long a payload is stands at the beginning of its row; it is not read for that.
-pub(super) const PLACES_IN_LANE: &str = due_in_lane!("run_at, id, octet_length(payload)");
+pub(super) const POSITIONS_IN_LANE: &str = due_in_lane!("run_at, id, octet_length(payload)");
 pub(super) const DUE_IN_LANE: &str = due_in_lane!(
     "seq, id, run_at, status, lease_token IS NOT NULL, payload, attempts, max_attempts, timeout_ms, idempotency_key, \
      cancel_requested, last_error, created_at"
 );
 
 /// A waiting row. What the counts must know stands beside the job, which may make no sense.
-pub(super) struct Due {
+pub(super) struct DueRow {
     pub(super) seq: i64,
     /// `run_at` and id: where it stands in its lane.
-    place: (i64, Uuid),
+    position: (i64, Uuid),
     pub(super) queue: QueueName,
     pub(super) status: Status,
     pub(super) was_started: bool,
-    pub(super) job: Result<Waiting, Unreadable>,
+    pub(super) job: Result<DueJob, Unreadable>,
 }
 
 /// What there is to know of a job that waits.
-pub(super) struct Waiting {
+pub(super) struct DueJob {
     pub(super) id: JobId,
     kind: Kind,
     queue: QueueName,
@@ -61,8 +61,8 @@ pub(super) struct Waiting {
     created_at: i64,
 }
 
-impl Waiting {
-    fn read(row: &Row<'_>, lane: &ReadyLane, names: &Names) -> Result<Self, Unreadable> {
+impl DueJob {
+    fn read(row: &Row<'_>, lane: &ReadyLane, names: &LaneNames) -> Result<Self, Unreadable> {
         Ok(Self {
             id: JobId::from(column::<UuidBlob>(row, 1, "id")?.0),
             kind: names.kind.clone().map_err(|error| unreadable("kind", error))?,
@@ -110,7 +110,7 @@ impl Waiting {
 }
 
 /// The names of a lane, checked once for all of its jobs.
-struct Names {
+struct LaneNames {
     kind: Result<Kind, crate::job::NotAName>,
     queue: Result<QueueName, crate::job::NotAName>,
 }
@@ -147,14 +147,14 @@ pub(super) fn due_jobs(
     lanes: &[ReadyLane],
     max: usize,
     budget: &mut ByteBudget,
-) -> rusqlite::Result<Vec<Due>> {
+) -> rusqlite::Result<Vec<DueRow>> {
     let [lane] = lanes else {
         let mut due = Vec::with_capacity(max.min(BATCH_MAX));
         for (lane, share) in lanes.iter().zip(shares(tx, lanes, max, budget)?).filter(|(_, share)| *share > 0) {
             // What has a share was measured already.
             due_in_lane(tx, lane, share, |_| true, &mut due)?;
         }
-        due.sort_by_key(|due| due.place);
+        due.sort_by_key(|due| due.position);
         return Ok(due);
     };
     let mut due = Vec::with_capacity(max.min(BATCH_MAX));
@@ -168,9 +168,9 @@ fn due_in_lane(
     lane: &ReadyLane,
     max: usize,
     mut wants: impl FnMut(usize) -> bool,
-    due: &mut Vec<Due>,
+    due: &mut Vec<DueRow>,
 ) -> rusqlite::Result<()> {
-    let names = Names { kind: Kind::new(&lane.kind), queue: QueueName::new(&lane.queue) };
+    let names = LaneNames { kind: Kind::new(&lane.kind), queue: QueueName::new(&lane.queue) };
     let queue = names.queue.clone().unwrap_or_else(|_| QueueName::unknown());
     let mut statement = tx.statement(DUE_IN_LANE)?;
     let mut rows = statement.query(params![lane.queue, lane.kind, lane.priority, tx.now_micros(), max as i64])?;
@@ -182,14 +182,14 @@ fn due_in_lane(
         if !wants(bytes) {
             break;
         }
-        due.push(Due {
+        due.push(DueRow {
             seq: row.get(0)?,
-            place: (row.get(2)?, row.get::<_, UuidBlob>(1)?.0),
+            position: (row.get(2)?, row.get::<_, UuidBlob>(1)?.0),
             queue: queue.clone(),
             // One of the two, or the index would not have named it.
             status: if row.get_ref(3)?.as_str() == Ok("retrying") { Status::Retrying } else { Status::Queued },
             was_started: row.get(4)?,
-            job: Waiting::read(row, lane, &names),
+            job: DueJob::read(row, lane, &names),
         });
     }
     Ok(())
@@ -197,18 +197,18 @@ fn due_in_lane(
 
 /// How many of the oldest `max` jobs each of these lanes has, as far as the budget goes.
 fn shares(tx: &Tx<'_>, lanes: &[ReadyLane], max: usize, budget: &mut ByteBudget) -> rusqlite::Result<Vec<usize>> {
-    let mut places = Vec::new();
-    let mut statement = tx.statement(PLACES_IN_LANE)?;
+    let mut positions = Vec::new();
+    let mut statement = tx.statement(POSITIONS_IN_LANE)?;
     for (n, lane) in lanes.iter().enumerate() {
         let params = params![lane.queue, lane.kind, lane.priority, tx.now_micros(), max as i64];
         for row in statement.query_map(params, |row| Ok((row.get(0)?, row.get::<_, UuidBlob>(1)?, row.get(2)?)))? {
             let (run_at, id, bytes): (i64, UuidBlob, usize) = row?;
-            places.push((run_at, id.0, n, bytes));
+            positions.push((run_at, id.0, n, bytes));
         }
     }
-    places.sort_unstable();
+    positions.sort_unstable();
     let mut shares = vec![0; lanes.len()];
-    places
+    positions
         .into_iter()
         .take(max)
         .take_while(|(.., bytes)| budget.admits(*bytes))

@@ -5,9 +5,9 @@ use std::collections::HashMap;
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::jobs::job_with_id;
+use super::request::{Urgency, Verb};
 use super::row::{UuidBlob, micros, time};
 use super::transaction::Tx;
-use super::writer::{Lane, Verb};
 use crate::job::{JobId, JobRecord, NewJob, Start, Status};
 use crate::planted::{Bug, planted};
 use crate::store::{EnqueueAnswer, Enqueued, KeyTaken, Known};
@@ -17,7 +17,7 @@ pub(super) struct Enqueue(pub(super) Vec<NewJob>);
 impl Verb for Enqueue {
     type Answer = EnqueueAnswer;
     const NAME: &'static str = "enqueue";
-    const LANE: Lane = Lane::Bulk;
+    const URGENCY: Urgency = Urgency::Bulk;
 
     fn weight(&self) -> usize {
         self.0.len()

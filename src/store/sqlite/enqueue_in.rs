@@ -9,8 +9,8 @@ use rusqlite::Connection;
 
 use super::SqliteStore;
 use super::enqueue::enqueue_all;
+use super::request::{Urgency, Verb};
 use super::transaction::Tx;
-use super::writer::{Lane, Verb};
 use crate::job::NewJob;
 use crate::store::{Enqueued, KeyTaken, NotStored};
 
@@ -25,16 +25,16 @@ impl SqliteStore {
         work: impl FnMut(&Connection) -> Result<Vec<NewJob>, E> + Send + 'static,
     ) -> Result<Result<Vec<Enqueued>, E>, NotStored> {
         match self.writer.write(EnqueueIn(work)).await? {
-            Done::Stored(stored) => Ok(Ok(stored)),
-            Done::WorkFailed(error) => Ok(Err(error)),
-            Done::KeysTaken(taken) => Err(NotStored::KeysTaken(taken)),
+            EnqueueInAnswer::Stored(stored) => Ok(Ok(stored)),
+            EnqueueInAnswer::WorkFailed(error) => Ok(Err(error)),
+            EnqueueInAnswer::KeysTaken(taken) => Err(NotStored::KeysTaken(taken)),
         }
     }
 }
 
 struct EnqueueIn<F>(F);
 
-enum Done<E> {
+enum EnqueueInAnswer<E> {
     Stored(Vec<Enqueued>),
     WorkFailed(E),
     KeysTaken(Vec<KeyTaken>),
@@ -45,9 +45,9 @@ where
     F: FnMut(&Connection) -> Result<Vec<NewJob>, E> + Send + 'static,
     E: Send + 'static,
 {
-    type Answer = Done<E>;
+    type Answer = EnqueueInAnswer<E>;
     const NAME: &'static str = "enqueue_in";
-    const LANE: Lane = Lane::Bulk;
+    const URGENCY: Urgency = Urgency::Bulk;
 
     fn apply(&mut self, tx: &mut Tx<'_>) -> rusqlite::Result<Self::Answer> {
         let connection = tx.connection();
@@ -62,11 +62,11 @@ where
             Ok(jobs) => match enqueue_all(tx, &jobs)? {
                 Ok(stored) => {
                     connection.execute_batch("RELEASE enqueue_in")?;
-                    return Ok(Done::Stored(stored));
+                    return Ok(EnqueueInAnswer::Stored(stored));
                 }
-                Err(taken) => Done::KeysTaken(taken),
+                Err(taken) => EnqueueInAnswer::KeysTaken(taken),
             },
-            Err(error) => Done::WorkFailed(error),
+            Err(error) => EnqueueInAnswer::WorkFailed(error),
         };
         connection.execute_batch("ROLLBACK TO enqueue_in; RELEASE enqueue_in")?;
         Ok(done)

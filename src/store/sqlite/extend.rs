@@ -3,15 +3,15 @@
 use rusqlite::{OptionalExtension, params};
 
 use super::lease::claim_nonce;
+use super::request::{Urgency, Verb};
 use super::row::UuidBlob;
 use super::transaction::Tx;
-use super::writer::{Lane, Verb};
 use crate::store::{Beat, Extend, Extended};
 
 impl Verb for Extend {
     type Answer = Vec<Extended>;
     const NAME: &'static str = "extend";
-    const LANE: Lane = Lane::Urgent;
+    const URGENCY: Urgency = Urgency::Urgent;
 
     fn weight(&self) -> usize {
         self.beats.len()

@@ -12,8 +12,8 @@ use tokio::time::timeout;
 use super::SqliteStore;
 use super::error::{is_lock, is_sync_failure};
 use super::migrate::APPLICATION_ID;
+use super::request::{Urgency, Verb};
 use super::transaction::Tx;
-use super::writer::{Lane, Verb};
 use crate::store::{StoreError, StoreErrorKind};
 
 /// 10 s: as often as an orchestrator usually asks; one page of the log each.
@@ -113,7 +113,7 @@ struct WriteProbe;
 impl Verb for WriteProbe {
     type Answer = ();
     const NAME: &'static str = "ping";
-    const LANE: Lane = Lane::Urgent;
+    const URGENCY: Urgency = Urgency::Urgent;
 
     fn apply(&mut self, tx: &mut Tx<'_>) -> rusqlite::Result<()> {
         tx.connection().pragma_update(None, "application_id", APPLICATION_ID)

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-use super::request::{AnyRequest, Lane};
+use super::request::{AnyRequest, Urgency};
 
 /// 512 requests, or 1,000 items (one request may bring as many): a commit of that takes some milliseconds; more would
 /// only make heartbeats wait.
@@ -55,14 +55,14 @@ impl Batch {
 }
 
 impl Inbox {
-    pub(super) fn put(&self, lane: Lane, request: Box<dyn AnyRequest>) -> Result<(), Closed> {
+    pub(super) fn put(&self, urgency: Urgency, request: Box<dyn AnyRequest>) -> Result<(), Closed> {
         let mut pending = self.lock();
         if pending.closed {
             return Err(Closed);
         }
-        match lane {
-            Lane::Urgent => pending.urgent.push_back(request),
-            Lane::Bulk => pending.bulk.push_back(request),
+        match urgency {
+            Urgency::Urgent => pending.urgent.push_back(request),
+            Urgency::Bulk => pending.bulk.push_back(request),
         }
         self.arrived.notify_one();
         Ok(())

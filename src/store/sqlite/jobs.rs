@@ -4,9 +4,9 @@ use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::attempts::{forget_attempts, remember_attempt};
+use super::request::{Urgency, Verb};
 use super::row::{UuidBlob, job_columns, read_job_leniently};
 use super::transaction::Tx;
-use super::writer::{Lane, Verb};
 use crate::job::{JobId, JobRecord, QueueName, Status};
 use crate::planted::{Bug, planted};
 use crate::store::{Cancel, Cancelled, Delete, Deleted, Redrive, Redriven, StoreError};
@@ -53,7 +53,7 @@ fn find(tx: &Tx<'_>, id: JobId) -> rusqlite::Result<Option<FoundJob>> {
 impl Verb for Cancel {
     type Answer = Vec<Result<Cancelled, StoreError>>;
     const NAME: &'static str = "cancel";
-    const LANE: Lane = Lane::Urgent;
+    const URGENCY: Urgency = Urgency::Urgent;
 
     fn weight(&self) -> usize {
         self.ids.len()
@@ -92,7 +92,7 @@ fn cancel(tx: &mut Tx<'_>, id: JobId) -> rusqlite::Result<Cancelled> {
 impl Verb for Redrive {
     type Answer = Vec<Result<Redriven, StoreError>>;
     const NAME: &'static str = "redrive";
-    const LANE: Lane = Lane::Urgent;
+    const URGENCY: Urgency = Urgency::Urgent;
 
     fn weight(&self) -> usize {
         self.ids.len()
@@ -127,7 +127,7 @@ fn redrive(tx: &mut Tx<'_>, id: JobId) -> rusqlite::Result<Redriven> {
 impl Verb for Delete {
     type Answer = Vec<Result<Deleted, StoreError>>;
     const NAME: &'static str = "delete";
-    const LANE: Lane = Lane::Urgent;
+    const URGENCY: Urgency = Urgency::Urgent;
 
     fn weight(&self) -> usize {
         self.ids.len()

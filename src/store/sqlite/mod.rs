@@ -61,7 +61,7 @@ use self::checkpoint::Checkpointer;
 use self::open::OpenedFile;
 use self::owner::OwnerLock;
 use self::readers::Readers;
-use self::time::{StoreTime, catch_up};
+use self::time::{StoreTime, adjust_at_open};
 use self::writer::Writer;
 use crate::job::{AttemptRecord, JobId, JobRecord, KindDefinition, NewJob, RetryPolicy};
 use crate::store::sealed::Sealed;
@@ -125,7 +125,7 @@ impl SqliteStore {
         };
         let time = StoreTime::start(settings.clock);
         let wake = Wake::default();
-        catch_up(&connection, time.now_micros()).map_err(|error| cannot_start(error.into()))?;
+        adjust_at_open(&connection, time.now_micros()).map_err(|error| cannot_start(error.into()))?;
         let checkpoints = open::open_checkpointer(&path).map_err(|error| cannot_start(error.into()))?;
         let writer =
             Writer::start(connection, time.clone(), wake.clone()).map_err(|error| cannot_start(error.into()))?;

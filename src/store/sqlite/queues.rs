@@ -5,15 +5,15 @@ use std::time::Duration;
 use rusqlite::Connection;
 
 use super::lanes::ready_lanes;
+use super::request::{Urgency, Verb};
 use super::transaction::Tx;
-use super::writer::{Lane, Verb};
 use crate::job::QueueName;
 use crate::store::{Pause, Resume, Stats};
 
 impl Verb for Pause {
     type Answer = ();
     const NAME: &'static str = "pause";
-    const LANE: Lane = Lane::Urgent;
+    const URGENCY: Urgency = Urgency::Urgent;
 
     fn apply(&mut self, tx: &mut Tx<'_>) -> rusqlite::Result<()> {
         tx.statement("INSERT INTO paused_queues (queue) VALUES (?1) ON CONFLICT DO NOTHING")?
@@ -25,7 +25,7 @@ impl Verb for Pause {
 impl Verb for Resume {
     type Answer = ();
     const NAME: &'static str = "resume";
-    const LANE: Lane = Lane::Urgent;
+    const URGENCY: Urgency = Urgency::Urgent;
 
     fn apply(&mut self, tx: &mut Tx<'_>) -> rusqlite::Result<()> {
         tx.statement("DELETE FROM paused_queues WHERE queue = ?1")?.execute([self.queue.as_str()])?;

@@ -23,15 +23,15 @@ pub(super) struct Readers {
     path: PathBuf,
     limit: Duration,
     idle: Arc<Mutex<Vec<Connection>>>,
-    places: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
     /// A read that outlives the store still has the file open.
     _owner: Arc<OwnerLock>,
 }
 
 impl Readers {
     pub(super) fn new(path: PathBuf, limit: Duration, owner: Arc<OwnerLock>) -> Self {
-        let places = Arc::new(Semaphore::new(CONNECTIONS));
-        Self { path, limit, idle: Arc::default(), places, _owner: owner }
+        let permits = Arc::new(Semaphore::new(CONNECTIONS));
+        Self { path, limit, idle: Arc::default(), permits, _owner: owner }
     }
 
     /// Runs `query` on a thread that may block.
@@ -41,12 +41,12 @@ impl Readers {
         query: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T, StoreError> {
         let deadline = Instant::now() + self.limit;
-        let place = tokio::time::timeout(self.limit, self.places.clone().acquire_owned())
+        let permit = tokio::time::timeout(self.limit, self.permits.clone().acquire_owned())
             .await
             .map_err(|_| StoreError::new(StoreErrorKind::Timeout, doing))?;
         let readers = self.clone();
         let reading = tokio::task::spawn_blocking(move || {
-            let _place = place;
+            let _permit = permit;
             readers.read_until(deadline, query)
         });
         let answer =

@@ -2,10 +2,10 @@
 
 use rusqlite::{CachedStatement, params};
 
+use super::request::{Urgency, Verb};
 use super::row::UuidBlob;
 use super::settle::{end_attempt, end_statement};
 use super::transaction::Tx;
-use super::writer::{Lane, Verb};
 use crate::job::{Ending, Expiry, Held, JobId, Kind, RetryPolicy, WorkerId, decide};
 use crate::planted::{Bug, planted};
 use crate::store::{Reap, Reaped};
@@ -27,7 +27,7 @@ struct Expired {
 impl Verb for Reap {
     type Answer = Vec<Reaped>;
     const NAME: &'static str = "reap";
-    const LANE: Lane = Lane::Urgent;
+    const URGENCY: Urgency = Urgency::Urgent;
 
     fn weight(&self) -> usize {
         self.limit

@@ -10,7 +10,7 @@ pub(super) trait Verb: Send + 'static {
     type Answer: Send + 'static;
     /// For error messages.
     const NAME: &'static str;
-    const LANE: Lane;
+    const URGENCY: Urgency;
 
     fn apply(&mut self, tx: &mut Tx<'_>) -> rusqlite::Result<Self::Answer>;
 
@@ -27,7 +27,7 @@ pub(super) trait Verb: Send + 'static {
 
 /// Workers' reports never queue behind new jobs, else a flood of those would expire live leases.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Lane {
+pub(super) enum Urgency {
     Urgent,
     Bulk,
 }

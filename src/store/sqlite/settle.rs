@@ -7,9 +7,9 @@ use rusqlite::{CachedStatement, OptionalExtension, params};
 use super::attempts::outcome_of;
 
 use super::lease::{ClaimedRow, claim_nonce};
+use super::request::{Urgency, Verb};
 use super::row::UuidBlob;
-use super::transaction::{Items, Tx};
-use super::writer::{Lane, Verb};
+use super::transaction::{ItemError, Tx};
 use crate::job::{Ending, Held, Json, Kind, Outcome, RetryPolicy, Status, Transition, decide};
 use crate::planted::{Bug, planted};
 use crate::store::{FailedAttempt, Settle, Settled, StoreError};
@@ -35,16 +35,16 @@ pub(super) fn log_failures(answers: Vec<Result<Answered, StoreError>>) -> Vec<Re
 impl Verb for SettleAll {
     type Answer = Vec<Result<Answered, StoreError>>;
     const NAME: &'static str = "settle";
-    const LANE: Lane = Lane::Urgent;
+    const URGENCY: Urgency = Urgency::Urgent;
 
     fn weight(&self) -> usize {
         self.settles.len()
     }
 
     fn apply(&mut self, tx: &mut Tx<'_>) -> rusqlite::Result<Self::Answer> {
-        let recorded = match tx.items() {
-            Items::Together => succeed_claimed_here(tx, &self.settles)?,
-            Items::Apart => vec![false; self.settles.len()],
+        let recorded = match tx.on_item_error() {
+            ItemError::FailsAll => succeed_claimed_here(tx, &self.settles)?,
+            ItemError::FailsItem => vec![false; self.settles.len()],
         };
         let (look, end) = (tx.statement(NEWEST_ATTEMPT)?, end_statement(tx)?);
         let mut statements = SettleStatements { look, end, retry_default: &self.retry_default };

@@ -2,16 +2,16 @@
 
 use rusqlite::{Connection, Row, params};
 
+use super::request::{Urgency, Verb};
 use super::row::time;
 use super::transaction::Tx;
-use super::writer::{Lane, Verb};
 use crate::planted::{Bug, planted};
 use crate::store::{DeleteToken, LastAdmin, PutToken, TokenDeleted, TokenRecord};
 
 impl Verb for PutToken {
     type Answer = ();
     const NAME: &'static str = "put_token";
-    const LANE: Lane = Lane::Urgent;
+    const URGENCY: Urgency = Urgency::Urgent;
 
     fn apply(&mut self, tx: &mut Tx<'_>) -> rusqlite::Result<()> {
         let token = &self.token;
@@ -42,7 +42,7 @@ macro_rules! is_admin {
 impl Verb for DeleteToken {
     type Answer = TokenDeleted;
     const NAME: &'static str = "delete_token";
-    const LANE: Lane = Lane::Urgent;
+    const URGENCY: Urgency = Urgency::Urgent;
 
     fn apply(&mut self, tx: &mut Tx<'_>) -> rusqlite::Result<TokenDeleted> {
         let is_last_admin: bool = tx

@@ -13,7 +13,7 @@ use crate::store::StoreError;
 pub(super) struct Tx<'c> {
     connection: &'c Connection,
     now_micros: i64,
-    items: Items,
+    on_item_error: ItemError,
     /// Per queue, how many more jobs there are in each status, in the order of [`Status::ALL`].
     moved: HashMap<String, [i64; Status::ALL.len()]>,
     made_ready: bool,
@@ -23,25 +23,33 @@ pub(super) struct Tx<'c> {
 
 /// What happens to a batch when one of its items fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Items {
+pub(super) enum ItemError {
     /// The whole transaction is given up. The good path: no savepoints.
-    Together,
+    FailsAll,
     /// That item alone is undone. For the second try, after the first was given up.
-    Apart,
+    FailsItem,
 }
 
 impl<'c> Tx<'c> {
     pub(super) fn new(
         connection: &'c Connection,
         now_micros: i64,
-        items: Items,
+        on_item_error: ItemError,
         claimed_rows: &'c mut ClaimedRows,
     ) -> Self {
-        Self { connection, now_micros, items, moved: HashMap::new(), made_ready: false, claimed_rows, enqueue: None }
+        Self {
+            connection,
+            now_micros,
+            on_item_error,
+            moved: HashMap::new(),
+            made_ready: false,
+            claimed_rows,
+            enqueue: None,
+        }
     }
 
-    pub(super) fn items(&self) -> Items {
-        self.items
+    pub(super) fn on_item_error(&self) -> ItemError {
+        self.on_item_error
     }
 
     /// Leases that this process claimed_rows.
@@ -103,7 +111,7 @@ impl<'c> Tx<'c> {
         self.made_ready = true;
     }
 
-    /// Applies `f` to each item. One that fails does so alone, or fails all: see [`Items`].
+    /// Applies `f` to each item. One that fails does so alone, or fails all: see [`ItemError`].
     pub(super) fn each<I, T>(
         &mut self,
         items: &[I],
@@ -111,7 +119,7 @@ impl<'c> Tx<'c> {
     ) -> rusqlite::Result<Vec<Result<T, StoreError>>> {
         let mut answers = Vec::with_capacity(items.len());
         for item in items {
-            if self.items == Items::Together {
+            if self.on_item_error == ItemError::FailsAll {
                 answers.push(Ok(f(self, item)?));
                 continue;
             }

@@ -15,10 +15,10 @@ use super::error::{is_lock, leave_log_alone, store_error};
 use super::health::Health;
 use super::inbox::{Closed, Inbox};
 use super::lease::ClaimedRows;
-use super::request::{AnyRequest, Request};
-pub(super) use super::request::{Lane, Verb};
-use super::time::{StoreTime, move_along};
-use super::transaction::{Items, Tx};
+use super::request::{AnyRequest, Request, Urgency, Verb};
+
+use super::time::{StoreTime, shift_times};
+use super::transaction::{ItemError, Tx};
 use crate::planted::{Bug, planted};
 use crate::store::{StoreError, StoreErrorKind, Wake};
 
@@ -62,15 +62,15 @@ impl Writer {
 
     /// Applies and commits, then answers. Goes on even if the caller goes away.
     pub(super) async fn write<V: Verb>(&self, verb: V) -> Result<V::Answer, StoreError> {
-        let lane = if planted(Bug::OneLane) { Lane::Bulk } else { V::LANE };
-        let permits = match lane {
-            Lane::Urgent => &self.urgent,
-            Lane::Bulk => &self.bulk,
+        let urgency = if planted(Bug::OneLane) { Urgency::Bulk } else { V::URGENCY };
+        let permits = match urgency {
+            Urgency::Urgent => &self.urgent,
+            Urgency::Bulk => &self.bulk,
         };
         let closed = |_| StoreError::new(StoreErrorKind::Unavailable, V::NAME);
         let permit = permits.clone().acquire_owned().await.map_err(closed)?;
         let (request, answer) = Request::new(verb, permit);
-        self.inbox.put(lane, request).map_err(|Closed| self.health.why_closed(V::NAME))?;
+        self.inbox.put(urgency, request).map_err(|Closed| self.health.why_closed(V::NAME))?;
         // The writer died with it in hand, before or after the commit.
         answer.await.map_err(|_| StoreError::new(StoreErrorKind::OutcomeUnknown, V::NAME))?
     }
@@ -145,7 +145,7 @@ impl WriterThread {
 
     fn flush(&mut self, mut requests: Vec<Box<dyn AnyRequest>>) {
         assert!(!planted(Bug::WriterPanics) || requests.iter().all(|request| request.name() != "enqueue"), "planted");
-        match self.commit(&mut requests, Items::Together) {
+        match self.commit(&mut requests, ItemError::FailsAll) {
             Ok(()) => requests.into_iter().for_each(|request| request.reply(Ok(()))),
             // None of them is at fault for a lock; each alone would wait for it once more, one after the other.
             Err(error) if self.health.has_sync_failed() || is_lock(&error) => {
@@ -155,7 +155,7 @@ impl WriterThread {
             Err(_) => {
                 for request in requests {
                     let mut alone = [request];
-                    let committed = self.commit(&mut alone, Items::Apart);
+                    let committed = self.commit(&mut alone, ItemError::FailsItem);
                     let [request] = alone;
                     request.reply(committed);
                 }
@@ -163,12 +163,12 @@ impl WriterThread {
         }
     }
 
-    fn commit(&mut self, requests: &mut [Box<dyn AnyRequest>], items: Items) -> Result<(), StoreError> {
+    fn commit(&mut self, requests: &mut [Box<dyn AnyRequest>], on_item_error: ItemError) -> Result<(), StoreError> {
         let doing = requests.first().map_or("write", |request| request.name());
         if self.health.has_sync_failed() {
             return Err(StoreError::new(StoreErrorKind::Damaged, doing));
         }
-        let result = self.try_commit(requests, items);
+        let result = self.try_commit(requests, on_item_error);
         if let Err(error) = &result {
             if !self.connection.is_autocommit()
                 && let Err(error) = self.connection.execute_batch("ROLLBACK")
@@ -187,9 +187,9 @@ impl WriterThread {
         })
     }
 
-    fn try_commit(&mut self, requests: &mut [Box<dyn AnyRequest>], items: Items) -> rusqlite::Result<()> {
+    fn try_commit(&mut self, requests: &mut [Box<dyn AnyRequest>], on_item_error: ItemError) -> rusqlite::Result<()> {
         self.set_sync(requests.iter().any(|request| request.needs_sync()))?;
-        if self.apply_and_commit(requests, items)? {
+        if self.apply_and_commit(requests, on_item_error)? {
             self.wake.wake();
         }
         Ok(())
@@ -209,18 +209,22 @@ impl WriterThread {
     }
 
     /// `true` if jobs became ready.
-    fn apply_and_commit(&mut self, requests: &mut [Box<dyn AnyRequest>], items: Items) -> rusqlite::Result<bool> {
+    fn apply_and_commit(
+        &mut self,
+        requests: &mut [Box<dyn AnyRequest>],
+        on_item_error: ItemError,
+    ) -> rusqlite::Result<bool> {
         self.connection.execute_batch("BEGIN IMMEDIATE")?;
         // Only now: waiting for the lock may have taken time.
-        let step = self.time.step();
+        let step = self.time.clock_step();
         if let Some(step) = step {
             tracing::warn!(from = step.from_micros, to = step.to_micros, "the clock was set; leases move along");
             if !planted(Bug::ClockStepsIgnored) {
-                move_along(&self.connection, step)?;
+                shift_times(&self.connection, step)?;
             }
         }
         let now_micros = step.map_or_else(|| self.time.now_micros(), |step| step.to_micros);
-        let mut tx = Tx::new(&self.connection, now_micros, items, &mut self.claimed_rows);
+        let mut tx = Tx::new(&self.connection, now_micros, on_item_error, &mut self.claimed_rows);
         for request in requests {
             request.apply(&mut tx)?;
         }
@@ -228,7 +232,7 @@ impl WriterThread {
         let made_ready = tx.has_made_ready();
         self.connection.execute_batch("COMMIT")?;
         if let Some(step) = step {
-            self.time.take_over(step);
+            self.time.adopt(step);
         }
         self.health.note_commit();
         Ok(made_ready)
