@@ -1,6 +1,6 @@
 //! claim: queued, retrying → running.
 //!
-//! The lanes that have something due are gone through by priority; `due_jobs` merges those of one priority. A row that
+//! The lanes that have something due are gone through by priority, highest first. A row that
 //! cannot be run becomes a dead letter with the reason, and the others are returned.
 
 use std::collections::HashSet;
@@ -9,12 +9,10 @@ use std::time::Duration;
 use rusqlite::params;
 
 use super::attempts::remember_attempt;
-use super::due_jobs::{ByteBudget, DueRow, due_jobs};
-
-use super::lanes::{ReadyLane, ready_lanes};
+use super::inbox::{Urgency, Verb};
+use super::lanes::{ByteBudget, DueRow, ReadyLane, due_jobs, ready_lanes};
 use super::lease::{ClaimedRow, lease_token};
 use super::queues::paused_queues;
-use super::request::{Urgency, Verb};
 use super::row::UuidBlob;
 use super::transaction::Tx;
 use crate::job::{ErrorText, Lease, LeaseToken, QueueName, Status};

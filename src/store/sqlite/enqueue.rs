@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use rusqlite::{Connection, OptionalExtension, params};
 
+use super::inbox::{Urgency, Verb};
 use super::jobs::job_with_id;
-use super::request::{Urgency, Verb};
 use super::row::{UuidBlob, micros, time};
 use super::transaction::Tx;
 use crate::job::{JobId, JobRecord, NewJob, Start, Status};

@@ -9,7 +9,7 @@ use rusqlite::Connection;
 
 use super::SqliteStore;
 use super::enqueue::enqueue_all;
-use super::request::{Urgency, Verb};
+use super::inbox::{Urgency, Verb};
 use super::transaction::Tx;
 use crate::job::NewJob;
 use crate::store::{Enqueued, KeyTaken, NotStored};

@@ -2,8 +2,8 @@
 
 use rusqlite::{OptionalExtension, params};
 
+use super::inbox::{Urgency, Verb};
 use super::lease::claim_nonce;
-use super::request::{Urgency, Verb};
 use super::row::UuidBlob;
 use super::transaction::Tx;
 use crate::store::{Beat, Extend, Extended};

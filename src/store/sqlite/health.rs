@@ -11,8 +11,8 @@ use tokio::time::timeout;
 
 use super::SqliteStore;
 use super::error::{is_lock, is_sync_failure};
+use super::inbox::{Urgency, Verb};
 use super::migrate::APPLICATION_ID;
-use super::request::{Urgency, Verb};
 use super::transaction::Tx;
 use crate::store::{StoreError, StoreErrorKind};
 

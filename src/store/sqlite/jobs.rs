@@ -4,7 +4,7 @@ use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::attempts::{forget_attempts, remember_attempt};
-use super::request::{Urgency, Verb};
+use super::inbox::{Urgency, Verb};
 use super::row::{UuidBlob, job_columns, read_job_leniently};
 use super::transaction::Tx;
 use crate::job::{JobId, JobRecord, QueueName, Status};

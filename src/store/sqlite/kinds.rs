@@ -2,7 +2,7 @@
 
 use rusqlite::{Connection, Row, params};
 
-use super::request::{Urgency, Verb};
+use super::inbox::{Urgency, Verb};
 use super::transaction::Tx;
 use crate::job::{Kind, KindDefaults, KindDefinition, QueueName};
 use crate::store::{DeleteKind, PutKind};

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use rusqlite::params;
 
+use super::inbox::{Urgency, Verb};
 use super::jobs::erase;
-use super::request::{Urgency, Verb};
 use super::row::UuidBlob;
 use super::transaction::Tx;
 use crate::job::{JobId, QueueName, Status};

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use rusqlite::Connection;
 
+use super::inbox::{Urgency, Verb};
 use super::lanes::ready_lanes;
-use super::request::{Urgency, Verb};
 use super::transaction::Tx;
 use crate::job::QueueName;
 use crate::store::{Pause, Resume, Stats};

@@ -2,7 +2,7 @@
 
 use rusqlite::{CachedStatement, params};
 
-use super::request::{Urgency, Verb};
+use super::inbox::{Urgency, Verb};
 use super::row::UuidBlob;
 use super::settle::{end_attempt, end_statement};
 use super::transaction::Tx;

@@ -5,9 +5,8 @@ use std::sync::Arc;
 use rusqlite::{CachedStatement, OptionalExtension, params};
 
 use super::attempts::outcome_of;
-
+use super::inbox::{Urgency, Verb};
 use super::lease::{ClaimedRow, claim_nonce};
-use super::request::{Urgency, Verb};
 use super::row::UuidBlob;
 use super::transaction::{ItemError, Tx};
 use crate::job::{Ending, Held, Json, Kind, Outcome, RetryPolicy, Status, Transition, decide};

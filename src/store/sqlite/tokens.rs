@@ -2,7 +2,7 @@
 
 use rusqlite::{Connection, Row, params};
 
-use super::request::{Urgency, Verb};
+use super::inbox::{Urgency, Verb};
 use super::row::time;
 use super::transaction::Tx;
 use crate::planted::{Bug, planted};

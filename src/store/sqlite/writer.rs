@@ -13,9 +13,8 @@ use tokio::sync::Semaphore;
 
 use super::error::{is_lock, leave_log_alone, store_error};
 use super::health::Health;
-use super::inbox::{Closed, Inbox};
+use super::inbox::{AnyRequest, Closed, Inbox, Request, Urgency, Verb};
 use super::lease::ClaimedRows;
-use super::request::{AnyRequest, Request, Urgency, Verb};
 
 use super::time::{StoreTime, shift_times};
 use super::transaction::{ItemError, Tx};
