@@ -11,7 +11,7 @@ use crate::jobs_file::{JobsFile, checked, job, told};
 const OWN_WRITE: &str = "CREATE TABLE IF NOT EXISTS users (id INTEGER PRIMARY KEY); INSERT INTO users VALUES (42);";
 
 fn users(file: &JobsFile) -> i64 {
-    file.stranger().query_row("SELECT count(*) FROM users", [], |row| row.get(0)).unwrap_or(0)
+    file.external_connection().query_row("SELECT count(*) FROM users", [], |row| row.get(0)).unwrap_or(0)
 }
 
 #[tokio::test]

@@ -88,7 +88,7 @@ impl Fixture {
     /// The database, as the program of that version left it.
     pub(crate) fn load(&self) -> JobsFile {
         let file = JobsFile::new();
-        file.stranger().execute_batch(&self.sql).unwrap();
+        file.external_connection().execute_batch(&self.sql).unwrap();
         make_private(&file.path);
         file
     }
@@ -110,7 +110,7 @@ fn path(version: usize) -> PathBuf {
 pub(crate) fn newest_version() -> usize {
     let file = JobsFile::new();
     drop(file.open());
-    version_of(&file.stranger())
+    version_of(&file.external_connection())
 }
 
 pub(crate) fn version_of(connection: &Connection) -> usize {
@@ -341,7 +341,7 @@ async fn makes_the_fixtures_of_unreleased_versions_when_asked_to() {
         for line in lines.iter().filter(|line| version >= 2 || !line.starts_with("token ")) {
             writeln!(text, "-- told: {line}").unwrap();
         }
-        let sql = dump(&file.stranger(), version);
+        let sql = dump(&file.external_connection(), version);
         std::fs::write(path(version), format!("{text}\n{sql}")).unwrap();
     }
 }

@@ -31,5 +31,5 @@ async fn a_read_over_its_limit_is_answered_as_timed_out_and_the_store_goes_on() 
     drop(store);
     let store = file.open();
     assert!(store.list(fruitless()).await.unwrap().jobs.is_empty());
-    assert_eq!(told(&store).await, counted(&file.stranger()));
+    assert_eq!(told(&store).await, counted(&file.external_connection()));
 }

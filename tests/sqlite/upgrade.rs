@@ -20,7 +20,7 @@ use crate::jobs_file::{JobsFile, assert_sound, claim, counted, walk};
 #[test]
 fn every_fixture_is_what_the_migrations_up_to_its_version_make() {
     for fixture in Fixture::all() {
-        let connection = fixture.load().stranger();
+        let connection = fixture.load().external_connection();
         assert_eq!(version_of(&connection), fixture.version);
         assert_eq!(schema(&connection), schema_at(fixture.version), "the fixture of version {}", fixture.version);
     }
@@ -32,8 +32,8 @@ async fn a_database_of_every_earlier_version_is_upgraded_with_every_job_as_it_wa
         let file = fixture.load();
         let store = file.open_at(&fixture.clock());
         assert_told(&store, &fixture).await;
-        assert_is_newest(&file.stranger());
-        assert_eq!(schema(&file.stranger()), schema_at(newest_version()));
+        assert_is_newest(&file.external_connection());
+        assert_eq!(schema(&file.external_connection()), schema_at(newest_version()));
         let statuses: BTreeSet<_> = walk(&store).await.unwrap().iter().map(|job| job.status).collect();
         assert_eq!(statuses.into_iter().collect::<Vec<_>>(), Status::ALL, "a job in every status");
     }
@@ -114,11 +114,12 @@ async fn every_job_of_an_upgraded_database_goes_on_its_way() {
         assert!(jobs.iter().all(|job| job.status.is_terminal()), "{jobs:?}");
         let history = store.attempts(id_of(&store, "failed").await).await.unwrap().unwrap();
         assert_eq!(history.iter().map(|attempt| attempt.attempt).collect::<Vec<_>>(), [1, 2, 1]);
-        assert_eq!(crate::jobs_file::told(&store).await, counted(&file.stranger()));
+        assert_eq!(crate::jobs_file::told(&store).await, counted(&file.external_connection()));
         assert_eq!(store.prune(Prune::keeping(Duration::ZERO)).await.unwrap().deleted, jobs.len());
-        let left: i64 = file.stranger().query_row("SELECT count(*) FROM attempts", [], |row| row.get(0)).unwrap();
+        let left: i64 =
+            file.external_connection().query_row("SELECT count(*) FROM attempts", [], |row| row.get(0)).unwrap();
         assert_eq!(left, 0);
-        assert_sound(&file.stranger());
+        assert_sound(&file.external_connection());
     }
 }
 
@@ -143,7 +144,7 @@ async fn a_kill_at_any_write_of_an_upgrade_leaves_a_version_from_which_the_next_
         if is_migrated_before(&file, nth_write) {
             break;
         }
-        let left = file.stranger();
+        let left = file.external_connection();
         let version = version_of(&left);
         assert_eq!(schema(&left), schema_at(version), "killed at write {nth_write}");
         versions_left.insert(version);
@@ -151,7 +152,7 @@ async fn a_kill_at_any_write_of_an_upgrade_leaves_a_version_from_which_the_next_
 
         let store = file.open_at(&oldest.clock());
         assert_told(&store, oldest).await;
-        assert_is_newest(&file.stranger());
+        assert_is_newest(&file.external_connection());
     }
     assert_eq!(versions_left, (1..=newest_version()).collect(), "killed before and after each migration");
 }

@@ -9,7 +9,7 @@ use crate::job::limits::ATTEMPTS_SHOWN_MAX;
 use crate::job::{AttemptOutcome, AttemptRecord, JobId, WorkerId};
 
 /// Moves the newest attempt into the history. A given-back attempt (released, snoozed) has been taken off the count. One
-/// without an end was put back by a foreign hand; that must not keep the job, or the claim, from going on.
+/// without an end was put back by a manual edit; that must not keep the job, or the claim, from going on.
 const REMEMBER: &str = "
 -- attempts: the newest attempt makes room for the next
 INSERT INTO attempts (job_id, attempt, lease_token, worker, started_at, ended_at, outcome, error)
