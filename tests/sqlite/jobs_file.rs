@@ -52,7 +52,7 @@ impl JobsFile {
     }
 
     pub(crate) fn open_at(&self, clock: &Arc<HeldClock>) -> Arc<SqliteStore> {
-        let settings = SqliteSettings { clock: clock.clone(), ..SqliteSettings::at(&self.path) };
+        let settings = SqliteSettings::at(&self.path).clock(clock.clone());
         Arc::new(SqliteStore::open(settings).unwrap())
     }
 

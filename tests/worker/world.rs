@@ -57,7 +57,7 @@ impl World {
     pub async fn with_held_clock() -> (Self, Arc<HeldClock>) {
         let directory = tempfile::tempdir().unwrap();
         let clock = Arc::new(HeldClock::at("2030-01-01T00:00:00Z".parse().unwrap()));
-        let settings = SqliteSettings { clock: clock.clone(), ..SqliteSettings::at(directory.path().join("jobs.db")) };
+        let settings = SqliteSettings::at(directory.path().join("jobs.db")).clock(clock.clone());
         let store = SqliteStore::open(settings).unwrap();
         let wake = store.wake().clone();
         (Self { queue: Queue::over(Arc::new(store), wake), _home: Home::File(directory) }, clock)

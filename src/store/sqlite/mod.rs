@@ -2,7 +2,10 @@
 //!
 //! One thread writes (`writer`); whatever waits is committed together, and every answer comes after its commit is on
 //! stable storage (WAL, `synchronous=FULL`). Reads go over connections of their own. It never shares its file with a
-//! second process; that is what PostgreSQL is for. Each verb is in the file of its name.
+//! second process; that is what PostgreSQL is for.
+//!
+//! The verbs of the hot path (enqueue, claim, extend, settle, reap) have a file and an SQL file each; what operators ask for
+//! is in the file of its noun (`jobs`, `queues`, `kinds`, `tokens`), with its SQL.
 //!
 //! # Building SQLite
 //!
@@ -72,13 +75,14 @@ use crate::store::{
 
 /// How to open the embedded store.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct SqliteSettings {
     /// The file. It is made if missing; its directory must be there.
     pub path: PathBuf,
     /// Whose time decides what is due; anything but the system's is for tests.
     pub clock: Arc<dyn Clock>,
     /// How long one read may take.
-    pub read_limit: Duration,
+    pub read_timeout: Duration,
     /// How jobs are retried whose kind does not say.
     pub retry_default: RetryPolicy,
 }
@@ -87,13 +91,31 @@ impl SqliteSettings {
     /// The usual settings for a file.
     pub fn at(path: impl Into<PathBuf>) -> Self {
         // 5 s: nobody waits longer for a page, and the log must not be pinned for longer either.
-        let read_limit = Duration::from_secs(5);
+        let read_timeout = Duration::from_secs(5);
         let (clock, retry_default) = (Arc::new(SystemClock::default()), RetryPolicy::default());
-        Self { path: path.into(), clock, read_limit, retry_default }
+        Self { path: path.into(), clock, read_timeout, retry_default }
+    }
+
+    /// Whose time decides what is due.
+    pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// How long one read may take.
+    pub fn read_timeout(mut self, timeout: Duration) -> Self {
+        self.read_timeout = timeout;
+        self
+    }
+
+    /// How jobs are retried whose kind does not say.
+    pub fn retry_default(mut self, retry: RetryPolicy) -> Self {
+        self.retry_default = retry;
+        self
     }
 }
 
-/// Brings a file to the schema this program knows, making it if it is missing; answers how many steps that took.
+/// Upgrades a file to the schema of this program, making it if it is missing; answers how many migrations that took.
 pub fn migrate(path: impl AsRef<std::path::Path>) -> Result<usize, OpenError> {
     open::migrate_file(path.as_ref())
 }
@@ -114,7 +136,7 @@ pub struct SqliteStore {
 }
 
 impl SqliteStore {
-    /// Opens the file, bringing its schema up to date, and becomes its owner.
+    /// Opens the file, upgrades its schema if it is older than this program, and becomes its owner.
     pub fn open(settings: SqliteSettings) -> Result<Self, OpenError> {
         let OpenedFile { path, owner, connection } = open::open(&settings.path)?;
         let cannot_start = |error: Box<dyn std::error::Error + Send + Sync>| {
@@ -130,7 +152,7 @@ impl SqliteStore {
         let checkpointer = Checkpointer::start(checkpoints, writer.inbox().clone(), writer.health().clone())
             .map_err(|error| cannot_start(error.into()))?;
         let owner = Arc::new(owner);
-        let readers = Readers::new(path.clone(), settings.read_limit, owner.clone());
+        let readers = Readers::new(path.clone(), settings.read_timeout, owner.clone());
         Ok(Self {
             _checkpointer: checkpointer,
             readers,
@@ -143,7 +165,7 @@ impl SqliteStore {
         })
     }
 
-    /// Rings when jobs became ready.
+    /// Notifies when jobs became ready.
     pub fn wake(&self) -> &Wake {
         &self.wake
     }

@@ -21,7 +21,7 @@ const STEPS_PER_LOOK: i32 = 1000;
 #[derive(Debug, Clone)]
 pub(super) struct Readers {
     path: PathBuf,
-    limit: Duration,
+    timeout: Duration,
     idle: Arc<Mutex<Vec<Connection>>>,
     permits: Arc<Semaphore>,
     /// A read that outlives the store still has the file open.
@@ -29,9 +29,9 @@ pub(super) struct Readers {
 }
 
 impl Readers {
-    pub(super) fn new(path: PathBuf, limit: Duration, owner: Arc<OwnerLock>) -> Self {
+    pub(super) fn new(path: PathBuf, timeout: Duration, owner: Arc<OwnerLock>) -> Self {
         let permits = Arc::new(Semaphore::new(CONNECTIONS));
-        Self { path, limit, idle: Arc::default(), permits, _owner: owner }
+        Self { path, timeout, idle: Arc::default(), permits, _owner: owner }
     }
 
     /// Runs `query` on a thread that may block.
@@ -40,8 +40,8 @@ impl Readers {
         doing: &'static str,
         query: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T, StoreError> {
-        let deadline = Instant::now() + self.limit;
-        let permit = tokio::time::timeout(self.limit, self.permits.clone().acquire_owned())
+        let deadline = Instant::now() + self.timeout;
+        let permit = tokio::time::timeout(self.timeout, self.permits.clone().acquire_owned())
             .await
             .map_err(|_| StoreError::new(StoreErrorKind::Timeout, doing))?;
         let readers = self.clone();
