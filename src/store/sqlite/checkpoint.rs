@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use rusqlite::Connection;
 
-use super::error::{leave_log_alone, store_error};
+use super::error::{skip_checkpoint_on_close, store_error};
 use super::health::Health;
 use super::inbox::Inbox;
 use crate::planted::{Bug, planted};
@@ -68,7 +68,7 @@ fn run(connection: &Connection, inbox: &Inbox, health: &Health, stopped: &mpsc::
         }
     }
     if health.final_error("checkpoint").is_some() {
-        leave_log_alone(connection);
+        skip_checkpoint_on_close(connection);
     }
 }
 

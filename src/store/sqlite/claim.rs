@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use rusqlite::params;
 
-use super::attempts::remember_attempt;
+use super::attempts::archive_attempt;
 use super::inbox::{Urgency, Verb};
 use super::lanes::{ByteBudget, DueRow, ReadyLane, due_jobs, ready_lanes};
 use super::lease::{ClaimedRow, lease_token};
@@ -21,7 +21,7 @@ use crate::store::{Claim, Claimed, WorkerFate};
 
 pub(super) const START: &str = include_str!("claim.sql");
 
-const BURY: &str = "
+const DEAD_LETTER: &str = "
 -- claim: queued, retrying → failed_permanent, for a row that cannot be run. Its newest attempt is in the history already.
 UPDATE jobs
 SET status = 'failed_permanent', last_error = ?2, finished_at = ?3, updated_at = ?3, progress = NULL,
@@ -79,7 +79,7 @@ fn lanes_for(claim: &Claim, tx: &Tx<'_>) -> rusqlite::Result<Vec<ReadyLane>> {
     Ok(lanes)
 }
 
-/// Starts what can be run and buries the rest.
+/// Starts what can be run and dead-letters the rest.
 fn start_all(
     tx: &mut Tx<'_>,
     claim: &Claim,
@@ -92,20 +92,20 @@ fn start_all(
     leases.reserve(due.len());
     for DueRow { seq, queue, status, was_started, job, .. } in due {
         if was_started && !planted(Bug::CauseForgotten) {
-            remember_attempt(tx, seq)?;
+            archive_attempt(tx, seq)?;
         }
         let job = match job {
             Ok(job) if job.attempts < job.max_attempts => job,
             Ok(job) => {
                 let reason = format!("waiting although all {} attempts are used up", job.max_attempts);
-                bury(tx, seq, &queue, status, &reason)?;
+                dead_letter(tx, seq, &queue, status, &reason)?;
                 continue;
             }
             Err(error) if planted(Bug::BadRowFailsClaim) => {
                 return Err(rusqlite::Error::ToSqlConversionFailure(error.into()));
             }
             Err(error) => {
-                bury(tx, seq, &queue, status, &error.to_string())?;
+                dead_letter(tx, seq, &queue, status, &error.to_string())?;
                 continue;
             }
         };
@@ -136,10 +136,10 @@ fn write_starts(tx: &Tx<'_>, claim: &Claim, nonce: UuidBlob, mut starts: Vec<(i6
 }
 
 /// queued, retrying → failed_permanent, for a row that cannot be run.
-fn bury(tx: &mut Tx<'_>, seq: i64, queue: &QueueName, from: Status, reason: &str) -> rusqlite::Result<()> {
+fn dead_letter(tx: &mut Tx<'_>, seq: i64, queue: &QueueName, from: Status, reason: &str) -> rusqlite::Result<()> {
     tracing::error!(seq, reason, "a job cannot be run and becomes a dead letter");
     let error = ErrorText::new(format!("cannot be run: {reason}"));
-    tx.statement(BURY)?.execute(params![seq, error.as_str(), tx.now_micros()])?;
+    tx.statement(DEAD_LETTER)?.execute(params![seq, error.as_str(), tx.now_micros()])?;
     tx.moved(queue.as_str(), Some(from), Some(Status::FailedPermanent));
     Ok(())
 }

@@ -6,7 +6,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use super::inbox::{Urgency, Verb};
 use super::jobs::job_with_id;
-use super::row::{UuidBlob, micros, time};
+use super::row::{UuidBlob, micros, timestamp};
 use super::transaction::Tx;
 use crate::job::{JobId, JobRecord, NewJob, Start, Status};
 use crate::planted::{Bug, planted};
@@ -126,7 +126,7 @@ fn enqueue(tx: &mut Tx<'_>, job: &NewJob) -> rusqlite::Result<Enqueued> {
     if run_at <= now {
         tx.make_ready();
     }
-    Ok(Enqueued { created: true, job: job.as_stored(time(run_at), time(now)) })
+    Ok(Enqueued { created: true, job: job.as_stored(timestamp(run_at), timestamp(now)) })
 }
 
 pub(super) fn known(connection: &Connection, jobs: &[NewJob]) -> rusqlite::Result<Vec<Option<Known>>> {

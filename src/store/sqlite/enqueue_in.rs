@@ -17,9 +17,9 @@ use crate::store::{Enqueued, KeyTaken, NotStored};
 impl SqliteStore {
     /// Runs `work` inside a transaction on this file and stores the jobs it returns in the same one.
     ///
-    /// If `work` fails, or a key of its jobs belongs to another job, its writes are undone and nothing is stored. It may be run a second time, with nothing left of
-    /// the first, when the commit it shared with others failed; and it should be quick, for everybody waits meanwhile.
-    /// It must not begin, commit or roll back itself.
+    /// If `work` fails, or a key of its jobs belongs to another job, its writes are undone and nothing is stored. It may
+    /// be run a second time, with nothing left of the first, when the commit it shared with others failed; and it should
+    /// be quick, for everybody waits meanwhile. It must not begin, commit or roll back itself.
     pub async fn enqueue_in<E: Send + 'static>(
         &self,
         work: impl FnMut(&Connection) -> Result<Vec<NewJob>, E> + Send + 'static,

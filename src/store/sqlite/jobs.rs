@@ -3,7 +3,7 @@
 use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
-use super::attempts::{forget_attempts, remember_attempt};
+use super::attempts::{archive_attempt, delete_attempts};
 use super::inbox::{Urgency, Verb};
 use super::row::{UuidBlob, job_columns, read_job_leniently};
 use super::transaction::Tx;
@@ -116,7 +116,7 @@ fn redrive(tx: &mut Tx<'_>, id: JobId) -> rusqlite::Result<Redriven> {
         return Ok(Redriven::NotDead(job.status));
     }
     if job.has_attempt {
-        remember_attempt(tx, job.seq)?;
+        archive_attempt(tx, job.seq)?;
     }
     tx.statement(REDRIVE)?.execute(params![job.seq, tx.now_micros()])?;
     tx.moved(job.queue.as_str(), Some(job.status), Some(Status::Queued));
@@ -155,7 +155,7 @@ pub(super) fn erase(
     queue: &QueueName,
     status: Status,
 ) -> rusqlite::Result<()> {
-    forget_attempts(tx, id)?;
+    delete_attempts(tx, id)?;
     tx.statement("DELETE FROM jobs WHERE seq = ?1")?.execute([seq])?;
     tx.moved(queue.as_str(), Some(status), None);
     Ok(())

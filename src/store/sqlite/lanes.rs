@@ -8,7 +8,7 @@ use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension, Row, ToSql, params};
 use uuid::Uuid;
 
-use super::row::{Unreadable, UuidBlob, column, time, unreadable};
+use super::row::{Unreadable, UuidBlob, column, timestamp, unreadable};
 use super::transaction::Tx;
 use crate::job::limits::{BATCH_MAX, PRIORITY_MIN};
 use crate::job::{JobId, JobRecord, Json, Kind, NotAName, QueueName, Status, WorkerId};
@@ -151,19 +151,19 @@ impl DueJob {
             priority: self.priority,
             attempts: self.attempts + 1,
             max_attempts: self.max_attempts,
-            run_at: time(self.run_at),
+            run_at: timestamp(self.run_at),
             timeout_ms: self.timeout_ms,
             idempotency_key: self.idempotency_key,
             cancel_requested: self.cancel_requested,
             locked_by: Some(worker),
-            locked_at: Some(time(now_micros)),
-            lease_expires_at: Some(time(expires_at)),
+            locked_at: Some(timestamp(now_micros)),
+            lease_expires_at: Some(timestamp(expires_at)),
             last_error: self.last_error,
             result: None,
             progress: None,
-            created_at: time(self.created_at),
-            updated_at: time(now_micros),
-            started_at: Some(time(now_micros)),
+            created_at: timestamp(self.created_at),
+            updated_at: timestamp(now_micros),
+            started_at: Some(timestamp(now_micros)),
             finished_at: None,
         }
     }

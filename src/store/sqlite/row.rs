@@ -48,7 +48,7 @@ pub(super) fn read_job_leniently(row: &Row<'_>) -> Result<JobRecord, Unreadable>
         priority: column(row, 5, "priority")?,
         attempts: column(row, 6, "attempts")?,
         max_attempts: column(row, 7, "max_attempts")?,
-        run_at: time(column(row, 8, "run_at")?),
+        run_at: timestamp(column(row, 8, "run_at")?),
         timeout_ms: column(row, 9, "timeout_ms")?,
         idempotency_key: column(row, 10, "idempotency_key")?,
         cancel_requested: column(row, 11, "cancel_requested")?,
@@ -62,8 +62,8 @@ pub(super) fn read_job_leniently(row: &Row<'_>) -> Result<JobRecord, Unreadable>
         result: result.map(Json::parse).transpose().map_err(|error| unreadable("result", error))?,
         // Only for show; not worth an error.
         progress: progress.and_then(|text| serde_json::from_str(&text).ok()),
-        created_at: time(column(row, 18, "created_at")?),
-        updated_at: time(column(row, 19, "updated_at")?),
+        created_at: timestamp(column(row, 18, "created_at")?),
+        updated_at: timestamp(column(row, 19, "updated_at")?),
         started_at,
         finished_at: time_or_null(row, 20, "finished_at")?,
     })
@@ -83,7 +83,7 @@ fn parsed<T: std::str::FromStr<Err: std::fmt::Display>>(
 }
 
 fn time_or_null(row: &Row<'_>, index: usize, name: &'static str) -> Result<Option<Timestamp>, Unreadable> {
-    Ok(column::<Option<i64>>(row, index, name)?.map(time))
+    Ok(column::<Option<i64>>(row, index, name)?.map(timestamp))
 }
 
 pub(super) fn unreadable(column: &'static str, reason: impl std::fmt::Display) -> Unreadable {
@@ -124,6 +124,6 @@ pub(super) fn micros(time: Timestamp) -> i64 {
 }
 
 /// Back again. Out of range only in a file that somebody else wrote; the nearest time will do for that.
-pub(super) fn time(micros: i64) -> Timestamp {
+pub(super) fn timestamp(micros: i64) -> Timestamp {
     Timestamp::from_microsecond(micros).unwrap_or(if micros < 0 { Timestamp::MIN } else { Timestamp::MAX })
 }

@@ -145,10 +145,10 @@ impl SettleStatements<'_> {
         let Some(newest) = newest.optional()? else { return Ok((Settled::Lost, None)) };
         let shown = claim_nonce(settle.lease);
         if newest.claim_nonce != Some(shown) && !planted(Bug::SettleUnfenced) {
-            return Ok((answer_again(&settle.outcome, outcome_of(tx, settle.lease.job_id, shown)?), None));
+            return Ok((answer_repeated(&settle.outcome, outcome_of(tx, settle.lease.job_id, shown)?), None));
         }
         if !newest.running {
-            return Ok((answer_again(&settle.outcome, newest.outcome), None));
+            return Ok((answer_repeated(&settle.outcome, newest.outcome), None));
         }
         let retry = retry_policy(tx, &settle.outcome, &newest.kind)?;
         let held = Held {
@@ -173,7 +173,7 @@ impl SettleStatements<'_> {
 }
 
 /// For an attempt that has ended: the same report again is on record, another one comes too late.
-fn answer_again(reported: &Outcome, recorded: Option<String>) -> Settled {
+fn answer_repeated(reported: &Outcome, recorded: Option<String>) -> Settled {
     let same = recorded.as_deref() == Some(reported.recorded_as().as_str()) && !planted(Bug::RepeatIsLost);
     if same { Settled::Recorded } else { Settled::Lost }
 }

@@ -3,7 +3,7 @@
 use rusqlite::{Connection, Row, params};
 
 use super::inbox::{Urgency, Verb};
-use super::row::time;
+use super::row::timestamp;
 use super::transaction::Tx;
 use crate::planted::{Bug, planted};
 use crate::store::{DeleteToken, LastAdmin, PutToken, TokenDeleted, TokenRecord};
@@ -76,5 +76,5 @@ pub(super) fn tokens(connection: &Connection) -> rusqlite::Result<Vec<TokenRecor
 
 fn read_token(row: &Row<'_>) -> rusqlite::Result<Option<TokenRecord>> {
     let (scopes, secret): (String, Vec<u8>) = (row.get(2)?, row.get(3)?);
-    Ok(TokenRecord::from_row(row.get(0)?, row.get(1)?, &scopes, &secret, time(row.get(4)?)))
+    Ok(TokenRecord::from_row(row.get(0)?, row.get(1)?, &scopes, &secret, timestamp(row.get(4)?)))
 }

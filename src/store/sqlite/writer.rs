@@ -11,7 +11,7 @@ use std::thread::JoinHandle;
 use rusqlite::Connection;
 use tokio::sync::Semaphore;
 
-use super::error::{is_lock, leave_log_alone, store_error};
+use super::error::{is_lock, skip_checkpoint_on_close, store_error};
 use super::health::Health;
 use super::inbox::{AnyRequest, Closed, Inbox, Request, Urgency, Verb};
 use super::lease::ClaimedRows;
@@ -138,7 +138,7 @@ impl WriterThread {
             }
         }
         if self.health.has_sync_failed() {
-            leave_log_alone(&self.connection);
+            skip_checkpoint_on_close(&self.connection);
         }
     }
 
