@@ -56,10 +56,10 @@ impl<V: Verb> Request<V> {
     /// The permit is given back with the answer: it limits how many may wait.
     pub(super) fn new(
         verb: V,
+        reply: oneshot::Sender<Result<V::Answer, StoreError>>,
         permit: OwnedSemaphorePermit,
-    ) -> (Box<dyn AnyRequest>, oneshot::Receiver<Result<V::Answer, StoreError>>) {
-        let (reply, answer) = oneshot::channel();
-        (Box::new(Self { verb, answer: None, reply, _permit: permit }), answer)
+    ) -> Self {
+        Self { verb, answer: None, reply, _permit: permit }
     }
 }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use rusqlite::Connection;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, oneshot};
 
 use super::error::{is_lock, skip_checkpoint_on_close, store_error};
 use super::health::Health;
@@ -68,7 +68,8 @@ impl Writer {
         };
         let closed = |_| StoreError::new(StoreErrorKind::Unavailable, V::NAME);
         let permit = permits.clone().acquire_owned().await.map_err(closed)?;
-        let (request, answer) = Request::new(verb, permit);
+        let (reply, answer) = oneshot::channel();
+        let request = Box::new(Request::new(verb, reply, permit));
         self.inbox.put(urgency, request).map_err(|Closed| self.health.why_closed(V::NAME))?;
         // The writer died with it in hand, before or after the commit.
         answer.await.map_err(|_| StoreError::new(StoreErrorKind::OutcomeUnknown, V::NAME))?
