@@ -79,7 +79,7 @@ impl Fixture {
         };
         let lease = |line: String| {
             let words: Vec<_> = line.split(' ').collect();
-            (words[0].to_owned(), LeaseKey { job_id: words[1].parse().unwrap(), token: words[2].parse().unwrap() })
+            (words[0].to_owned(), LeaseKey::new(words[1].parse().unwrap(), words[2].parse().unwrap()))
         };
         let leases = noted("lease").into_iter().map(lease).collect();
         Self { version, now: noted("now")[0].parse().unwrap(), told: noted("told"), leases, sql }
@@ -261,13 +261,8 @@ impl Filler {
         self.store.put_kind(PutKind::new(kind)).await.unwrap();
         self.store.put_kind(PutKind::new(KindDefinition::any(Kind::new("running").unwrap()))).await.unwrap();
         self.store.pause(Pause::new(QueueName::new("letters").unwrap())).await.unwrap();
-        let token = TokenRecord {
-            id: "token-1".into(),
-            name: "shop".into(),
-            scopes: vec![Scope::Enqueue, Scope::Read],
-            secret_sha256: [7; 32],
-            created_at: self.clock.wall(),
-        };
+        let mut token = TokenRecord::new("token-1", "shop", [7; 32]).scopes([Scope::Enqueue, Scope::Read]);
+        token.created_at = self.clock.wall();
         self.store.put_token(PutToken::new(token)).await.unwrap();
     }
 

@@ -107,13 +107,11 @@ pub async fn in_time<T>(what: &str, future: impl Future<Output = T>) -> T {
 
 /// Short leases and intervals, so that what takes half a minute in production takes a second here.
 pub fn brisk() -> WorkerSettings {
-    WorkerSettings {
-        concurrency: 4,
-        lease: Duration::from_secs(1),
-        reap_interval: Duration::from_millis(100),
-        shutdown_grace: Duration::from_secs(5),
-        ..WorkerSettings::default()
-    }
+    WorkerSettings::default()
+        .concurrency(4)
+        .lease(Duration::from_secs(1))
+        .reap_interval(Duration::from_millis(100))
+        .shutdown_grace(Duration::from_secs(5))
 }
 
 /// A worker that runs until it is told to stop.
