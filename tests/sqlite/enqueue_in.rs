@@ -10,7 +10,7 @@ use crate::welcome::Welcome;
 const OWN_WRITE: &str = "CREATE TABLE IF NOT EXISTS users (id INTEGER PRIMARY KEY); INSERT INTO users VALUES (42);";
 
 fn users(file: &JobsFile) -> i64 {
-    file.stranger().query_row("SELECT count(*) FROM users", [], |row| row.get(0)).unwrap_or(0)
+    file.external_connection().query_row("SELECT count(*) FROM users", [], |row| row.get(0)).unwrap_or(0)
 }
 
 #[tokio::test]
