@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::Semaphore;
 
 use super::auth::SecretHash;
-use super::unread::Then;
+use super::unread_body::Then;
 use crate::planted::{Bug, planted};
 
 /// 10 refusals a minute are a person with a wrong token.

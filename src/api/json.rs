@@ -10,8 +10,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::time::timeout;
 
-use super::budget::{NoRoom, Room};
 use super::limits::{BATCH_BODY_MAX, DISCARD_MAX, SINGLE_BODY_MAX};
+use super::memory_budget::{NoRoom, Room};
 use super::problem::{Code, Problem};
 use super::state::Api;
 use super::wire::{self, Nul, check_json};

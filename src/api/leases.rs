@@ -12,14 +12,14 @@ use axum::response::Response;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tokio::time::{Instant, timeout};
 
-use super::answers::reserved;
 use super::auth::{Caller, Need};
-use super::budget::Room;
-use super::door::InReserve;
 use super::json::{self, Body};
 use super::lease_token;
 use super::limits::{IN_RESERVE_WAIT_MAX, LEASE_STEP, LEASES_MAX_BYTES, LONG_POLL_SLACK, WAIT_MAX};
+use super::memory_budget::Room;
+use super::middleware::InReserve;
 use super::problem::{Code, Problem};
+use super::response_memory::reserved;
 use super::state::{Api, Shared, to_the_end};
 use super::wire::{self, Whole};
 use crate::job::limits::{BATCH_MAX, LEASE_MAX, LEASE_MIN, PAYLOAD_MAX_BYTES};

@@ -9,11 +9,11 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 use uuid::Uuid;
 
-use super::answers::{hold_page, reserved};
-use super::budget::Room;
 use super::json;
 use super::limits::{LIST_STEP, OFFSET_MAX, PAGE_MAX_BYTES};
+use super::memory_budget::Room;
 use super::problem::{Problem, shortened};
+use super::response_memory::{hold_page, reserved};
 use super::state::{Api, Shared, to_the_end};
 use super::wire;
 use crate::job::limits::{PAGE_DEFAULT, PAGE_MAX};

@@ -1,18 +1,16 @@
 //! The HTTP API: what producers, workers and operators in any language talk to.
 //!
 //! It translates, and decides nothing: `wire` gives requests and answers their shape, [`queue`](crate::queue) checks
-//! and [`store`](crate::store) acts. Every request comes through one layer (`door`), every error leaves as one kind of
+//! and [`store`](crate::store) acts. Every request comes through one layer (`middleware`), every error leaves as one kind of
 //! body (`problem`). It keeps nothing that matters: any number of API processes can serve one PostgreSQL store.
 //!
 //! Start reading at [`serve()`] and at the list of routes below; then one file per group of routes.
 
-mod answers;
 mod auth;
 mod auth_throttle;
-mod budget;
-mod door;
+mod connection_limit;
+mod cross_site;
 mod enqueue;
-mod families;
 mod health;
 mod jobs;
 mod json;
@@ -21,26 +19,28 @@ mod lease_token;
 mod leases;
 mod limits;
 mod list;
+mod long_poll_turns;
+mod memory_budget;
+mod metric_families;
 pub mod metrics;
+mod middleware;
 mod openapi;
-mod origin;
 mod path;
-mod places;
 mod problem;
 mod queues;
 mod rates;
+mod response_memory;
 mod serve;
 mod settle;
 mod state;
 mod stats;
 mod tokens;
-mod turns;
-mod unread;
+mod unread_body;
+mod urgent_runtime;
 mod wire;
-mod worker_lane;
 mod write_timeout;
 
-use axum::{Router, middleware};
+use axum::Router;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -98,12 +98,12 @@ fn probes() -> OpenApiRouter<Api> {
 /// Routes behind the door.
 fn assemble(api: Api, routes: OpenApiRouter<Api>) -> Router {
     let (router, document) = routes.split_for_parts();
-    families::expect_routes(&document);
+    metric_families::expect_routes(&document);
     router
         .fallback(|| async { Problem::new(Code::NoSuchRoute, "see /docs for the routes there are") })
         .method_not_allowed_fallback(|| async {
             Problem::new(Code::MethodNotAllowed, "see the Allow header for the methods there are")
         })
-        .layer(middleware::from_fn_with_state(api.clone(), door::pass))
+        .layer(axum::middleware::from_fn_with_state(api.clone(), middleware::pass))
         .with_state(api)
 }

@@ -2,7 +2,7 @@
 //!
 //! The only place that knows which HTTP status stands for which trouble. A detail names what the caller sent and the way
 //! out; it never shows anything of the inside (SQL, paths, addresses, causes): those go to the log, once, here.
-//! The body is written by [`door`](super::door), which knows the request's id.
+//! The body is written by [`middleware`](super::middleware), which knows the request's id.
 
 use axum::http::header::{ALLOW, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::{HeaderName, HeaderValue, StatusCode};
@@ -164,7 +164,7 @@ impl Problem {
 }
 
 impl IntoResponse for Problem {
-    /// Only the status, and itself for [`door`](super::door) to write out.
+    /// Only the status, and itself for [`middleware`](super::middleware) to write out.
     fn into_response(self) -> Response {
         let mut response = self.status().into_response();
         if self.code == Code::MethodNotAllowed {

@@ -1,5 +1,5 @@
 //! The accept loop: one task per connection, a timer on every head, and an end that loses nothing. How many there may be
-//! is the affair of [`places`](super::places).
+//! is the affair of [`connection_limit`](super::connection_limit).
 //!
 //! `axum::serve` has no header timer and no cap: a few hundred sockets that send a byte now and then would hold it.
 
@@ -25,12 +25,12 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tower::Service;
 use utoipa_axum::router::OpenApiRouter;
 
-use super::door::{InReserve, Peer, REQUEST_ID};
+use super::connection_limit::{OrdinaryPlace, Place, Places, ReservePlace};
 use super::limits::{HEAD_MAX_BYTES, IN_RESERVE_HEADER_TIMEOUT, IN_RESERVE_WRITE_TIMEOUT, WRITE_TIMEOUT};
-use super::places::{OrdinaryPlace, Place, Places, ReservePlace};
+use super::middleware::{InReserve, Peer, REQUEST_ID};
 use super::problem::{Code, Problem};
 use super::state::{AT_WORK_MAX, Api, ApiSettings, Exposure, Shared};
-use super::worker_lane::{Beginning, WorkerLane, beginning};
+use super::urgent_runtime::{Beginning, WorkerLane, beginning};
 use super::write_timeout::WriteTimeout;
 use crate::planted::{Bug, planted};
 use crate::store::StoreError;

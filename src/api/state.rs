@@ -8,15 +8,15 @@ use std::time::Duration;
 use tokio::sync::{Semaphore, watch};
 use tracing::Instrument;
 
-use super::answers::Answers;
 use super::auth::Keys;
 use super::auth_throttle::AuthThrottle;
-use super::budget::Budget;
 use super::health::{Pulse, ReadyCheck};
 use super::limits::{ApiLimits, WORKER_BODIES_MAX};
+use super::long_poll_turns::Turns;
+use super::memory_budget::Budget;
 use super::problem::{Code, Problem};
 use super::rates::Rates;
-use super::turns::Turns;
+use super::response_memory::Answers;
 use crate::job::limits::LEASE_DEFAULT;
 use crate::queue::Queue;
 

@@ -3,14 +3,15 @@
 //!
 //! Nothing is decided here. Shapes only: the values are checked by [`job`](crate::job) and [`queue`](crate::queue).
 
+mod integer;
 mod job;
 mod kind;
 mod lease;
 mod queue;
 mod strict_json;
 mod token;
-mod whole;
 
+pub(super) use integer::Whole;
 pub(super) use job::{
     Attempt, BatchResult, BatchResults, CancelAnswer, EnqueueReplay, Job, NewJob, NewJobs, StatusName,
 };
@@ -22,7 +23,6 @@ pub(super) use lease::{
 pub(super) use queue::{QueueView, RatesView, StatsView};
 pub(super) use strict_json::{Nul, check_json};
 pub(super) use token::{NewToken, TokenMade, TokenView};
-pub(super) use whole::Whole;
 
 use serde::Serialize;
 use utoipa::ToSchema;

@@ -16,8 +16,8 @@ use http_body_util::BodyExt;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
-use super::budget::{Budget, NoRoom, Room};
 use super::limits::{ANSWER_FREE_BYTES, PAGES_AT_WORK_MAX, WORKER_ANSWERS_MAX, WRITE_ANSWERS_MAX};
+use super::memory_budget::{Budget, NoRoom, Room};
 use super::problem::{Code, Problem};
 use crate::planted::{Bug, planted};
 

@@ -20,11 +20,11 @@ use axum::response::{IntoResponse, Response};
 use tracing::Instrument;
 
 use super::auth::{Caller, Need, bearer, need};
+use super::cross_site::{check_host, check_origin};
 use super::limits::{IN_RESERVE_BODY_TIMEOUT, REFUSED_BODY_TIMEOUT};
-use super::origin::{check_host, check_origin};
 use super::problem::{Code, Problem};
 use super::state::{Api, Shared};
-use super::unread::{Then, lend};
+use super::unread_body::{Then, lend};
 
 pub(super) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 

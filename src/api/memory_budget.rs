@@ -1,6 +1,6 @@
 //! Budgets of memory: how many bytes of bodies and of answers are held at one time, over all connections.
 //!
-//! Who gets which budget is said in [`state`](super::state) and [`answers`](super::answers); here they are only counted.
+//! Who gets which budget is said in [`state`](super::state) and [`response_memory`](super::response_memory); here they are only counted.
 
 use std::sync::Arc;
 
