@@ -1,7 +1,7 @@
 //! Who is calling and what they may do. One table, deny by default: what it does not name needs `admin`.
 //!
-//! Tokens are `id.secret`. Only the SHA-256 of a secret is known here; it is looked up by id and compared in constant
-//! time. Tokens are remembered for less than a second, so that a revoked one stops working within one.
+//! Tokens are `id.secret`. Only the SHA-256 of a secret is known here; it is refreshed up by id and compared in constant
+//! time. Tokens are cached for less than a second, so that a revoked one stops working within one.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -22,16 +22,16 @@ use super::problem::{Code, Problem};
 use super::state::Exposure;
 use crate::store::{LastAdmin, Scope, Store, StoreError, StoreErrorKind, TokenDeleted, TokenRecord};
 
-/// 500 ms: a revoked token works for at most this long, plus one look at the store.
+/// 500 ms: a revoked token works for at most this long, plus one query of the store.
 const FRESH: Duration = Duration::from_millis(500);
 /// 200 ms: while the store is down, requests do not each wait for it anew.
 const FAILURE_FRESH: Duration = Duration::from_millis(200);
-/// 5 s: everybody waits for one look, so it has to end.
-const LOOK_TIMEOUT: Duration = Duration::from_secs(5);
+/// 5 s: everybody waits for one refresh, so it has to end.
+const REFRESH_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What a route asks for.
+/// What a route requires of its caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Need {
+pub(super) enum Access {
     /// Nothing.
     Public,
     /// Any valid token: the answer will be that there is no such route.
@@ -41,15 +41,15 @@ pub(super) enum Need {
 }
 
 /// The table. `route` is the template that matched, if one did.
-pub(super) fn need(method: &Method, route: Option<&str>) -> Need {
-    let Some(route) = route else { return Need::AnyToken };
+pub(super) fn required_access(method: &Method, route: Option<&str>) -> Access {
+    let Some(route) = route else { return Access::AnyToken };
     match (method, route) {
-        (_, "/livez" | "/readyz" | "/health") => Need::Public,
-        (_, "/tokens" | "/tokens/{id}") => Need::Scope(Scope::Admin),
-        (&Method::GET | &Method::HEAD, _) => Need::Scope(Scope::Read),
-        (&Method::POST, "/jobs" | "/jobs/batch") => Need::Scope(Scope::Enqueue),
-        (&Method::POST, "/leases" | "/leases/heartbeat" | "/leases/settle") => Need::Scope(Scope::Work),
-        _ => Need::Scope(Scope::Admin),
+        (_, "/livez" | "/readyz" | "/health") => Access::Public,
+        (_, "/tokens" | "/tokens/{id}") => Access::Scope(Scope::Admin),
+        (&Method::GET | &Method::HEAD, _) => Access::Scope(Scope::Read),
+        (&Method::POST, "/jobs" | "/jobs/batch") => Access::Scope(Scope::Enqueue),
+        (&Method::POST, "/leases" | "/leases/heartbeat" | "/leases/settle") => Access::Scope(Scope::Work),
+        _ => Access::Scope(Scope::Admin),
     }
 }
 
@@ -92,44 +92,44 @@ pub(super) enum Caller {
 }
 
 impl Caller {
-    pub(super) fn may(&self, need: Need) -> bool {
-        match (self, need) {
-            (Self::Anyone, _) | (_, Need::Public | Need::AnyToken) => true,
-            (Self::Holder { scopes, .. }, Need::Scope(scope)) => {
+    pub(super) fn may(&self, access: Access) -> bool {
+        match (self, access) {
+            (Self::Anyone, _) | (_, Access::Public | Access::AnyToken) => true,
+            (Self::Holder { scopes, .. }, Access::Scope(scope)) => {
                 scopes.contains(&scope) || scopes.contains(&Scope::Admin)
             }
         }
     }
 }
 
-/// The tokens there are.
-pub(super) struct Keys {
+/// Tells who sent a request, by the tokens that the store knows.
+pub(super) struct Authenticator {
     store: Arc<dyn Store>,
     admin: Option<SecretHash>,
     exposure: Exposure,
-    known: RwLock<Option<Known>>,
-    /// One look at the store at a time; holds when the last one failed.
-    looking: Mutex<Option<(Instant, StoreError)>>,
+    cached: RwLock<Option<CachedTokens>>,
+    /// One query of the store at a time; holds when the last one failed.
+    refreshing: Mutex<Option<(Instant, StoreError)>>,
     /// Once there was a token, the server is not open again, whatever becomes of the tokens. What the store said last:
     /// it keeps that too, for the next process.
     had_token: AtomicBool,
 }
 
 #[derive(Clone)]
-struct Known {
+struct CachedTokens {
     tokens: Arc<HashMap<String, TokenRecord>>,
     seen: Instant,
 }
 
-impl Keys {
+impl Authenticator {
     pub(super) fn new(store: Arc<dyn Store>, admin: Option<&str>, exposure: Exposure) -> Self {
         let admin = admin.map(SecretHash::of);
         Self {
             store,
             admin,
             exposure,
-            known: RwLock::default(),
-            looking: Mutex::default(),
+            cached: RwLock::default(),
+            refreshing: Mutex::default(),
             had_token: AtomicBool::new(false),
         }
     }
@@ -152,7 +152,7 @@ impl Keys {
             return Ok(Caller::Anyone);
         }
         if tokens.is_empty() && self.admin.is_none() {
-            return Err(nobody_gets_in());
+            return Err(no_tokens_left());
         }
         let (id, secret) = bearer.and_then(|token| token.split_once('.')).ok_or_else(unauthorized)?;
         let secret = SecretHash::of(secret);
@@ -174,7 +174,7 @@ impl Keys {
     pub(super) async fn revoke(&self, id: String) -> Result<bool, Problem> {
         let last_admin = if self.admin.is_some() { LastAdmin::Delete } else { LastAdmin::Keep };
         let deleted = self.store.delete_token(id, last_admin).await;
-        self.forget();
+        self.invalidate();
         match deleted? {
             TokenDeleted::Deleted => Ok(true),
             TokenDeleted::NotFound => Ok(false),
@@ -186,23 +186,23 @@ impl Keys {
     }
 
     /// Call after a token was made or revoked.
-    pub(super) fn forget(&self) {
-        *self.known.write().unwrap_or_else(PoisonError::into_inner) = None;
+    pub(super) fn invalidate(&self) {
+        *self.cached.write().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
     async fn tokens(self: &Arc<Self>) -> Result<Arc<HashMap<String, TokenRecord>>, Problem> {
-        if let Some(tokens) = self.remembered() {
+        if let Some(tokens) = self.fresh() {
             return Ok(tokens);
         }
         // In a task of its own: a caller that hangs up must not cost the store the connection that is being used.
-        let keys = self.clone();
-        let looked = tokio::spawn(async move { keys.look().await }.in_current_span()).await;
-        looked.unwrap_or_else(|_| Err(StoreError::new(StoreErrorKind::Internal, "tokens").into()))
+        let authenticator = self.clone();
+        let refreshed = tokio::spawn(async move { authenticator.refresh().await }.in_current_span()).await;
+        refreshed.unwrap_or_else(|_| Err(StoreError::new(StoreErrorKind::Internal, "tokens").into()))
     }
 
-    async fn look(&self) -> Result<Arc<HashMap<String, TokenRecord>>, Problem> {
-        let mut failed = self.looking.lock().await;
-        if let Some(tokens) = self.remembered() {
+    async fn refresh(&self) -> Result<Arc<HashMap<String, TokenRecord>>, Problem> {
+        let mut failed = self.refreshing.lock().await;
+        if let Some(tokens) = self.fresh() {
             return Ok(tokens);
         }
         if let Some((at, error)) = &*failed
@@ -211,14 +211,14 @@ impl Keys {
             return Err(error.clone().into());
         }
         let seen = Instant::now();
-        let answer = timeout(LOOK_TIMEOUT, self.ask_store()).await;
+        let answer = timeout(REFRESH_TIMEOUT, self.query_store()).await;
         match answer.unwrap_or_else(|_| Err(StoreError::new(StoreErrorKind::Timeout, "tokens"))) {
             Ok(tokens) => {
                 *failed = None;
                 let tokens: HashMap<_, _> = tokens.into_iter().map(|token| (token.id.clone(), token)).collect();
                 let tokens = Arc::new(tokens);
-                let known = Known { tokens: tokens.clone(), seen };
-                *self.known.write().unwrap_or_else(PoisonError::into_inner) = Some(known);
+                let cached = CachedTokens { tokens: tokens.clone(), seen };
+                *self.cached.write().unwrap_or_else(PoisonError::into_inner) = Some(cached);
                 Ok(tokens)
             }
             Err(error) => {
@@ -228,7 +228,7 @@ impl Keys {
         }
     }
 
-    async fn ask_store(&self) -> Result<Vec<TokenRecord>, StoreError> {
+    async fn query_store(&self) -> Result<Vec<TokenRecord>, StoreError> {
         let tokens = self.store.tokens().await?;
         if !self.had_token.load(Ordering::Relaxed) {
             let had_token = !tokens.is_empty() || self.store.had_token().await?;
@@ -237,13 +237,13 @@ impl Keys {
         Ok(tokens)
     }
 
-    fn remembered(&self) -> Option<Arc<HashMap<String, TokenRecord>>> {
-        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
-        known.as_ref().filter(|known| known.seen.elapsed() < FRESH).map(|known| known.tokens.clone())
+    fn fresh(&self) -> Option<Arc<HashMap<String, TokenRecord>>> {
+        let cached = self.cached.read().unwrap_or_else(PoisonError::into_inner);
+        cached.as_ref().filter(|cached| cached.seen.elapsed() < FRESH).map(|cached| cached.tokens.clone())
     }
 }
 
-fn nobody_gets_in() -> Problem {
+fn no_tokens_left() -> Problem {
     let detail = "this server had tokens and has none left; restart it with STEADFAST_ADMIN_TOKEN set to get in again";
     Problem::new(Code::Unauthorized, detail)
 }
@@ -287,9 +287,9 @@ mod tests {
 
     #[test]
     fn a_route_nobody_thought_of_needs_admin() {
-        assert_eq!(need(&Method::PATCH, Some("/new")), Need::Scope(Scope::Admin));
-        assert_eq!(need(&Method::POST, Some("/new")), Need::Scope(Scope::Admin));
-        assert_eq!(need(&Method::DELETE, Some("/jobs/{id}")), Need::Scope(Scope::Admin));
-        assert_eq!(need(&Method::GET, None), Need::AnyToken);
+        assert_eq!(required_access(&Method::PATCH, Some("/new")), Access::Scope(Scope::Admin));
+        assert_eq!(required_access(&Method::POST, Some("/new")), Access::Scope(Scope::Admin));
+        assert_eq!(required_access(&Method::DELETE, Some("/jobs/{id}")), Access::Scope(Scope::Admin));
+        assert_eq!(required_access(&Method::GET, None), Access::AnyToken);
     }
 }

@@ -2,7 +2,6 @@
 //! built-in workers. It runs nothing and remembers nothing of a worker; what a lease token means is in
 //! [`lease_token`](super::lease_token).
 
-use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use axum::Extension;
@@ -12,16 +11,17 @@ use axum::response::Response;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tokio::time::{Instant, timeout};
 
-use super::auth::{Caller, Need};
-use super::json::{self, Body};
+use super::auth::{Access, Caller};
+use super::extract::{self, JsonBody};
 use super::lease_token;
 use super::limits::{IN_RESERVE_WAIT_MAX, LEASE_STEP, LEASES_MAX_BYTES, LONG_POLL_SLACK, WAIT_MAX};
-use super::memory_budget::Room;
+use super::long_poll_turns::ClaimFilter;
+use super::memory_budget::MemoryShare;
 use super::middleware::InReserve;
 use super::problem::{Code, Problem};
-use super::response_memory::reserved;
-use super::state::{Api, Shared, to_the_end};
-use super::wire::{self, Whole};
+use super::response_memory::with_memory;
+use super::state::{Api, ApiState, run_to_completion};
+use super::wire::{self, Integer, duration, within};
 use crate::job::limits::{BATCH_MAX, LEASE_MAX, LEASE_MIN, PAYLOAD_MAX_BYTES};
 use crate::job::{Json, Kind, Lease, NotAName, Outcome, QueueName, WorkerId};
 use crate::store::{Claim, Scope, Settle, StoreError, StoreErrorKind, WorkerFate};
@@ -46,9 +46,9 @@ pub(super) async fn lease(
     Extension(caller): Extension<Caller>,
     in_reserve: Option<Extension<InReserve>>,
     headers: HeaderMap,
-    body: Body<wire::LeaseRequest>,
+    body: JsonBody<wire::LeaseRequest>,
 ) -> Result<Response, Problem> {
-    let Body { value: request, room } = body;
+    let JsonBody { value: request, memory } = body;
     let wait = duration("wait_ms", request.wait_ms, Duration::ZERO..=WAIT_MAX)?.unwrap_or_default();
     let wait = if in_reserve.is_some() { wait.min(IN_RESERVE_WAIT_MAX) } else { wait };
     let claim = Claim {
@@ -61,19 +61,19 @@ pub(super) async fn lease(
         fate: WorkerFate::Independent,
     };
     // A claim is small; a thousand polls that wait must not keep others from sending.
-    drop(room);
-    let Leased { leases, room, bytes } = timeout(wait + LONG_POLL_SLACK, wait_for_jobs(&api, &headers, claim, wait))
+    drop(memory);
+    let Leased { leases, memory, bytes } = timeout(wait + LONG_POLL_SLACK, wait_for_jobs(&api, &headers, claim, wait))
         .await
         .map_err(|_| Problem::new(Code::RequestTimeout, "the store took too long; try again"))??;
     let leases = leases.into_iter().map(|lease| view(lease, &caller)).collect();
-    Ok(reserved(json::write(StatusCode::OK, &wire::Leases { leases }, bytes), room))
+    Ok(with_memory(extract::write(StatusCode::OK, &wire::Leases { leases }, bytes), memory))
 }
 
-/// Claimed jobs, with room for telling of them.
+/// Claimed jobs, with memory for the response.
 struct Leased {
     leases: Vec<Lease>,
-    room: Room,
-    /// About how long the answer will be.
+    memory: MemoryShare,
+    /// About how long the response will be.
     bytes: usize,
 }
 
@@ -92,8 +92,8 @@ async fn wait_for_jobs(api: &Api, headers: &HeaderMap, claim: Claim, wait: Durat
     let mut closing = api.closing.subscribe();
     let deadline = Instant::now() + wait;
     let mut pause = POLL_FIRST;
-    let wanted = api.turns.wanted(&claim);
-    let mut leased = claim_or_give_back(api, claim.clone(), wanted, None).await?;
+    let filter = api.long_poll_turns.filter_of(&claim);
+    let mut leased = claim_or_give_back(api, claim.clone(), filter, None).await?;
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
         if !leased.leases.is_empty() || left.is_zero() || *closing.borrow_and_update() {
@@ -106,19 +106,19 @@ async fn wait_for_jobs(api: &Api, headers: &HeaderMap, claim: Claim, wait: Durat
         }
         let woken = Instant::now();
         let turn = tokio::select! {
-            turn = api.turns.next() => turn,
+            turn = api.long_poll_turns.next() => turn,
             // Behind a store that is slow.
             () = tokio::time::sleep_until(deadline.max(woken + TURN_SLACK)) => return Ok(leased),
             _ = closing.changed() => return Ok(leased),
         };
-        if api.turns.found_nothing_since(wanted, woken) {
+        if api.long_poll_turns.was_empty_since(filter, woken) {
             continue;
         }
         // The token may have been revoked while its holder waited.
-        if !api.keys.identify(headers).await?.may(Need::Scope(Scope::Work)) {
+        if !api.authenticator.identify(headers).await?.may(Access::Scope(Scope::Work)) {
             return Err(Problem::new(Code::ScopeMissing, "the token needs the scope work or admin"));
         }
-        leased = claim_or_give_back(api, claim.clone(), wanted, turn).await?;
+        leased = claim_or_give_back(api, claim.clone(), filter, turn).await?;
     }
 }
 
@@ -126,14 +126,14 @@ async fn wait_for_jobs(api: &Api, headers: &HeaderMap, claim: Claim, wait: Durat
 async fn claim_or_give_back(
     api: &Api,
     claim: Claim,
-    wanted: u64,
+    filter: ClaimFilter,
     turn: Option<OwnedSemaphorePermit>,
 ) -> Result<Leased, Problem> {
     let most = claim.max.saturating_mul(PAYLOAD_MAX_BYTES).min(LEASES_MAX_BYTES);
-    let room = api.answers.lease_room(most).await?;
+    let memory = api.response_memory.for_leases(most).await?;
     let (reply, answer) = oneshot::channel();
-    let giving_back = to_the_end(api, |api| async move {
-        let claimed = claim_in_steps(&api, claim, wanted, room).await;
+    let giving_back = run_to_completion(api, |api| async move {
+        let claimed = claim_in_steps(&api, claim, filter, memory).await;
         drop(turn);
         let Err(Ok(Leased { leases: unwanted, .. })) = reply.send(claimed) else { return };
         if unwanted.is_empty() {
@@ -150,8 +150,13 @@ async fn claim_or_give_back(
 }
 
 /// Up to as many as are asked for, and no more once they are a large answer.
-async fn claim_in_steps(api: &Shared, claim: Claim, wanted: u64, room: Room) -> Result<Leased, StoreError> {
-    let mut leased = Leased { leases: Vec::new(), room, bytes: 0 };
+async fn claim_in_steps(
+    api: &ApiState,
+    claim: Claim,
+    filter: ClaimFilter,
+    memory: MemoryShare,
+) -> Result<Leased, StoreError> {
+    let mut leased = Leased { leases: Vec::new(), memory, bytes: 0 };
     loop {
         let (began, max) = (Instant::now(), (claim.max - leased.leases.len()).min(LEASE_STEP));
         let step = match api.queue.store().claim(Claim { max, ..claim.clone() }).await {
@@ -161,22 +166,22 @@ async fn claim_in_steps(api: &Shared, claim: Claim, wanted: u64, room: Room) -> 
             Err(_) => return Ok(leased.fitted()),
         };
         if step.is_empty() {
-            api.turns.found_nothing(wanted, began);
+            api.long_poll_turns.record_empty(filter, began);
         }
         let is_short = step.len() < max;
         leased.bytes += step.iter().map(weight).sum::<usize>();
         leased.leases.extend(step);
-        let has_room = leased.room.hold(leased.bytes).is_ok();
-        if is_short || !has_room || leased.leases.len() >= claim.max || leased.bytes > LEASES_MAX_BYTES {
+        let has_memory = leased.memory.grow_to(leased.bytes).is_ok();
+        if is_short || !has_memory || leased.leases.len() >= claim.max || leased.bytes > LEASES_MAX_BYTES {
             return Ok(leased.fitted());
         }
     }
 }
 
 impl Leased {
-    /// Gives back the room that is not needed.
+    /// Gives back the memory that is not needed.
     fn fitted(mut self) -> Self {
-        self.room.shrink_to(self.bytes);
+        self.memory.shrink_to(self.bytes);
         self
     }
 }
@@ -188,28 +193,8 @@ fn weight(lease: &Lease) -> usize {
     1024 + json(Some(&job.payload)) + json(job.result.as_ref()) + job.last_error.as_ref().map_or(0, String::len)
 }
 
-pub(super) fn lease_duration(ms: Option<Whole>) -> Result<Option<Duration>, Problem> {
+pub(super) fn lease_duration(ms: Option<Integer>) -> Result<Option<Duration>, Problem> {
     duration("lease_ms", ms, LEASE_MIN..=LEASE_MAX)
-}
-
-pub(super) fn duration(
-    field: &str,
-    ms: Option<Whole>,
-    range: RangeInclusive<Duration>,
-) -> Result<Option<Duration>, Problem> {
-    let ms_of = |duration: &Duration| duration.as_millis() as i64;
-    let ms = within(field, ms, ms_of(range.start())..=ms_of(range.end()))?;
-    Ok(ms.map(|ms| Duration::from_millis(ms as u64)))
-}
-
-pub(super) fn within(field: &str, value: Option<Whole>, range: RangeInclusive<i64>) -> Result<Option<i64>, Problem> {
-    match value {
-        Some(Whole(value)) if !range.contains(&value) => {
-            let (from, to) = range.into_inner();
-            Err(Problem::invalid(format!("{field} {value} is out of range: use {from} to {to}")))
-        }
-        other => Ok(other.map(|Whole(value)| value)),
-    }
 }
 
 fn names<T>(

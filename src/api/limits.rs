@@ -40,15 +40,15 @@ pub(super) const BODIES_MAX: usize = 256 * 1024 * 1024;
 pub(super) const WORKER_BODIES_MAX: usize = 64 * 1024 * 1024;
 /// 16 KiB: smaller answers are free. 4,096 connections cannot hold more than 64 MiB of them, and they fit the sockets'
 /// own buffers.
-pub(super) const ANSWER_FREE_BYTES: usize = 16 * 1024;
+pub(super) const RESPONSE_FREE_BYTES: usize = 16 * 1024;
 /// 32 MiB of answers to readers at one time: four full pages, or hundreds of ordinary ones.
-pub(super) const READ_ANSWERS_MAX: usize = 32 * 1024 * 1024;
+pub(super) const READ_RESPONSES_MAX: usize = 32 * 1024 * 1024;
 /// 64 MiB besides for leased jobs: readers must not keep workers from their jobs.
-pub(super) const WORKER_ANSWERS_MAX: usize = 64 * 1024 * 1024;
+pub(super) const WORKER_RESPONSES_MAX: usize = 64 * 1024 * 1024;
 /// 64 MiB besides for the answers to calls that changed something: those are done, and should be told of.
-pub(super) const WRITE_ANSWERS_MAX: usize = 64 * 1024 * 1024;
+pub(super) const WRITE_RESPONSES_MAX: usize = 64 * 1024 * 1024;
 /// 4 pages are read at one time: what one step of each reads is in memory before it can be charged.
-pub(super) const PAGES_AT_WORK_MAX: usize = 4;
+pub(super) const PAGES_AT_ONCE_MAX: usize = 4;
 /// 16 jobs of a page are read in one step: 8 MiB if every payload and result is as large as it may be.
 pub(super) const LIST_STEP: usize = 16;
 /// 100 jobs are claimed in one step: 25 MiB if every payload is as large as it may be …
@@ -86,7 +86,7 @@ pub struct ApiLimits {
     /// Bytes of request bodies in memory at one time, those of workers aside; one body more is answered 503.
     pub body_bytes: usize,
     /// Bytes of answers to readers in memory at one time; one more large answer is 503.
-    pub answer_bytes: usize,
+    pub response_bytes: usize,
     /// For the head of a request to arrive, and until an idle connection is closed.
     pub header_timeout: Duration,
     /// For the body of a request to arrive.
@@ -104,7 +104,7 @@ impl Default for ApiLimits {
             connections_per_address: None,
             enqueues_in_flight: ENQUEUES_MAX,
             body_bytes: BODIES_MAX,
-            answer_bytes: READ_ANSWERS_MAX,
+            response_bytes: READ_RESPONSES_MAX,
             header_timeout: HEADER_TIMEOUT,
             body_timeout: BODY_TIMEOUT,
             request_timeout: REQUEST_TIMEOUT,

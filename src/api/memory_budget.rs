@@ -1,53 +1,55 @@
-//! Budgets of memory: how many bytes of bodies and of answers are held at one time, over all connections.
+//! Memory budgets: how many bytes of request bodies and of responses are held at one time, over all connections.
 //!
-//! Who gets which budget is said in [`state`](super::state) and [`response_memory`](super::response_memory); here they are only counted.
+//! Which request is charged to which budget is said in [`state`](super::state) and
+//! [`response_memory`](super::response_memory); here bytes are only counted.
 
 use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// A pool of memory, counted in KiB.
+/// A number of bytes that is shared out, counted in KiB.
 #[derive(Debug, Clone)]
-pub(super) struct Budget {
+pub(super) struct MemoryBudget {
     free: Arc<Semaphore>,
     kib: usize,
 }
 
-/// Others hold too much of it.
+/// Others hold too much of the budget.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct NoRoom;
+pub(super) struct BudgetExhausted;
 
-impl Budget {
+impl MemoryBudget {
     pub(super) fn of_bytes(bytes: usize) -> Self {
         let kib = bytes.div_ceil(1024);
         Self { free: Arc::new(Semaphore::new(kib)), kib }
     }
 
-    /// Nothing of it, yet.
-    pub(super) fn room(&self) -> Room {
-        Room { of: self.clone(), taken: None }
+    /// A share that holds nothing yet.
+    pub(super) fn empty_share(&self) -> MemoryShare {
+        MemoryShare { of: self.clone(), taken: None }
     }
 }
 
 /// A share of a budget, given back when it is dropped.
 #[derive(Debug)]
-pub(super) struct Room {
-    of: Budget,
+pub(super) struct MemoryShare {
+    of: MemoryBudget,
     taken: Option<OwnedSemaphorePermit>,
 }
 
-impl Room {
-    /// Makes it room for this many bytes in all, however many pieces they come in; for less than it is, it stays.
-    pub(super) fn hold(&mut self, bytes: usize) -> Result<(), NoRoom> {
-        let more = self.of.free.clone().try_acquire_many_owned(self.missing_kib(bytes)).map_err(|_| NoRoom)?;
+impl MemoryShare {
+    /// Grows to this many bytes in all, however many pieces they come in. A share that is larger stays as it is.
+    pub(super) fn grow_to(&mut self, bytes: usize) -> Result<(), BudgetExhausted> {
+        let more = self.of.free.clone().try_acquire_many_owned(self.missing_kib(bytes)).map_err(|_| BudgetExhausted)?;
         self.take(more);
         Ok(())
     }
 
-    /// As [`hold`](Self::hold), but waits for its turn, in the order of asking. Limit the time.
-    pub(super) async fn wait_to_hold(&mut self, bytes: usize) -> Result<(), NoRoom> {
-        let more = self.of.free.clone().acquire_many_owned(self.missing_kib(bytes)).await.map_err(|_| NoRoom)?;
-        self.take(more);
+    /// As [`grow_to`](Self::grow_to), but waits for bytes to become free, first come, first served. Has no timeout of
+    /// its own.
+    pub(super) async fn wait_to_grow_to(&mut self, bytes: usize) -> Result<(), BudgetExhausted> {
+        let more = self.of.free.clone().acquire_many_owned(self.missing_kib(bytes)).await;
+        self.take(more.map_err(|_| BudgetExhausted)?);
         Ok(())
     }
 
@@ -84,22 +86,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_room_grows_and_shrinks_and_is_given_back_when_dropped() {
-        let budget = Budget::of_bytes(10 * 1024);
-        let (mut one, mut other) = (budget.room(), budget.room());
-        assert_eq!((one.hold(6 * 1024), other.hold(5 * 1024)), (Ok(()), Err(NoRoom)));
+    fn a_share_grows_and_shrinks_and_is_given_back_when_dropped() {
+        let budget = MemoryBudget::of_bytes(10 * 1024);
+        let (mut one, mut other) = (budget.empty_share(), budget.empty_share());
+        assert_eq!((one.grow_to(6 * 1024), other.grow_to(5 * 1024)), (Ok(()), Err(BudgetExhausted)));
         one.shrink_to(5 * 1024 - 1);
-        assert_eq!((other.hold(5 * 1024), one.hold(5 * 1024), one.hold(5 * 1024 + 1)), (Ok(()), Ok(()), Err(NoRoom)));
+        assert_eq!((other.grow_to(5 * 1024), one.grow_to(5 * 1024)), (Ok(()), Ok(())));
+        assert_eq!(one.grow_to(5 * 1024 + 1), Err(BudgetExhausted));
         drop(other);
-        assert_eq!(one.hold(10 * 1024), Ok(()));
+        assert_eq!(one.grow_to(10 * 1024), Ok(()));
     }
 
     #[test]
     fn what_is_larger_than_the_whole_budget_gets_through_alone() {
-        let budget = Budget::of_bytes(1024);
-        let (mut large, mut small) = (budget.room(), budget.room());
-        assert_eq!((large.hold(usize::MAX), small.hold(1)), (Ok(()), Err(NoRoom)));
+        let budget = MemoryBudget::of_bytes(1024);
+        let (mut large, mut small) = (budget.empty_share(), budget.empty_share());
+        assert_eq!((large.grow_to(usize::MAX), small.grow_to(1)), (Ok(()), Err(BudgetExhausted)));
         drop(large);
-        assert_eq!((small.hold(1), budget.room().hold(usize::MAX)), (Ok(()), Err(NoRoom)));
+        assert_eq!((small.grow_to(1), budget.empty_share().grow_to(usize::MAX)), (Ok(()), Err(BudgetExhausted)));
     }
 }

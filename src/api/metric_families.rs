@@ -22,16 +22,16 @@ const REPORTED: [AttemptOutcome; 6] = [
 
 /// What a metric is to Prometheus.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Shape {
+enum MetricType {
     Counter,
     Gauge,
     Histogram,
 }
 
-use Shape::{Counter, Gauge, Histogram};
+use MetricType::{Counter, Gauge, Histogram};
 
 /// All but the depths, which are looked up at every scrape.
-const FAMILIES: [(&str, Shape, &str); 11] = [
+const FAMILIES: [(&str, MetricType, &str); 11] = [
     ("worker_jobs_started_total", Counter, "Attempts that this process began, by kind."),
     ("worker_jobs_completed_total", Counter, "Attempts that this process ended, by kind and outcome."),
     ("worker_job_duration_seconds", Histogram, "How long an attempt ran in this process, by kind and outcome."),

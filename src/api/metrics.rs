@@ -86,7 +86,7 @@ pub(super) fn leases_lost(count: usize) {
 pub(super) async fn metrics(State(api): State<Api>) -> Result<Response, Problem> {
     let mut text = render();
     // Without the store, what this process knows is still worth a scrape.
-    match super::stats::look(&api).await {
+    match super::stats::current(&api).await {
         Ok(stats) => write_depths(&mut text, &stats),
         Err(problem) => tracing::debug!(?problem, "queue depths are left out of the metrics"),
     }

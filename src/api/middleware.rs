@@ -1,8 +1,9 @@
-//! The one layer around the whole router. In order: the request gets its id and its span; a foreign host, a foreign page
-//! or a caller without the right is turned away; the rest is handled within its time; what is left of the body is thrown
-//! away; every answer gets its headers and its share of the memory, every error its body; then it is counted and logged.
+//! The one middleware around the whole router. In order: the request gets its id and its span; a foreign host, a page of
+//! another site or a caller without the right is refused; the rest is handled within its timeout; what is left of the body
+//! is discarded; every response gets its headers and is charged to its memory budget, every error gets its body; then it
+//! is counted and logged.
 //!
-//! Nothing of a request but its method, its route's template and its id is ever written down.
+//! Nothing of a request but its method, its route's template and its id is ever logged.
 
 use std::future::{Future, poll_fn};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -19,20 +20,21 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use tracing::Instrument;
 
-use super::auth::{Caller, Need, bearer, need};
+use super::auth::{Access, Caller, bearer, required_access};
 use super::cross_site::{check_host, check_origin};
 use super::limits::{IN_RESERVE_BODY_TIMEOUT, REFUSED_BODY_TIMEOUT};
 use super::problem::{Code, Problem};
-use super::state::{Api, Shared};
-use super::unread_body::{Then, lend};
+use super::state::{Api, ApiState};
+use super::unread_body::{KeepAlive, track};
+use super::urgent_runtime::is_urgent;
 
 pub(super) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// Where a request came from.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Peer(pub(super) SocketAddr);
+pub(super) struct PeerAddress(pub(super) SocketAddr);
 
-impl Peer {
+impl PeerAddress {
     /// What is counted as one address: an IPv6 host has a whole /64 to itself.
     pub(super) fn network(self) -> IpAddr {
         match self.0.ip().to_canonical() {
@@ -46,8 +48,7 @@ impl Peer {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct InReserve;
 
-/// The layer.
-pub(super) async fn pass(State(api): State<Api>, request: Request, next: Next) -> Response {
+pub(super) async fn handle(State(api): State<Api>, request: Request, next: Next) -> Response {
     let started = Instant::now();
     let id = request_id(request.headers());
     let (verb, method) = (request.method().clone(), method_label(request.method()));
@@ -57,26 +58,26 @@ pub(super) async fn pass(State(api): State<Api>, request: Request, next: Next) -
     let in_reserve = request.extensions().get::<InReserve>().is_some();
     let waits_for_continue = request.headers().contains_key(EXPECT);
     let (head, body) = request.into_parts();
-    let (body, unread) = lend(body);
+    let (body, unread) = track(body);
     let request = Request::from_parts(head, body);
-    let mut response = handle(&api, request, next, route.as_ref()).instrument(span.clone()).await;
+    let mut response = run_handler(&api, request, next, route.as_ref()).instrument(span.clone()).await;
     write_problem(&mut response, &id);
     // Before anything else is waited for: it is in memory.
-    let mut response = match api.answers.charge(&verb, route.as_ref(), response).await {
+    let mut response = match api.response_memory.charge(&verb, route.as_ref(), response).await {
         Ok(response) => response,
-        Err(no_room) => {
-            let mut response = no_room.into_response();
+        Err(refusal) => {
+            let mut response = refusal.into_response();
             write_problem(&mut response, &id);
             response
         }
     };
     add_headers(&mut response, &id);
     let longest = if in_reserve { IN_RESERVE_BODY_TIMEOUT } else { REFUSED_BODY_TIMEOUT };
-    let then = match unread {
+    let keep_alive = match unread {
         Some(unread) => unread.discard(waits_for_continue, longest).await,
-        None => Then::Keep,
+        None => KeepAlive::Keep,
     };
-    if then == Then::Close || in_reserve {
+    if keep_alive == KeepAlive::Close || in_reserve {
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     }
     let status = response.status().as_u16();
@@ -86,16 +87,16 @@ pub(super) async fn pass(State(api): State<Api>, request: Request, next: Next) -
 }
 
 /// Within its time, and without a panic reaching anybody else.
-async fn handle(api: &Shared, request: Request, next: Next, route: Option<&MatchedPath>) -> Response {
+async fn run_handler(api: &ApiState, request: Request, next: Next, route: Option<&MatchedPath>) -> Response {
     let is_safe = request.method().is_safe();
     let handled = async {
         let (mut head, body) = request.into_parts();
-        match admit(api, &mut head, route).await {
+        match authorize(api, &mut head, route).await {
             Ok(()) => next.run(Request::from_parts(head, body)).await,
             Err(response) => response,
         }
     };
-    match tokio::time::timeout(api.limits.request_timeout, unpanicked(handled)).await {
+    match tokio::time::timeout(api.limits.request_timeout, catch_panic(handled)).await {
         Ok(Some(response)) => response,
         // The panic hook has logged what happened.
         Ok(None) => Problem::new(Code::Internal, "the server's log says more under this request_id").into_response(),
@@ -110,13 +111,13 @@ async fn handle(api: &Shared, request: Request, next: Next, route: Option<&Match
 }
 
 /// Lets the caller in, or says why not.
-async fn admit(api: &Shared, head: &mut Parts, route: Option<&MatchedPath>) -> Result<(), Response> {
+async fn authorize(api: &ApiState, head: &mut Parts, route: Option<&MatchedPath>) -> Result<(), Response> {
     let in_reserve = head.extensions.get::<InReserve>().is_some();
-    if in_reserve && !route.is_some_and(|route| has_reserve(route.as_str())) {
+    if in_reserve && !route.is_some_and(|route| is_urgent(route.as_str())) {
         return Err(Problem::new(Code::Overloaded, "too many connections; try again shortly").into_response());
     }
-    let need = need(&head.method, route.map(MatchedPath::as_str));
-    if need == Need::Public {
+    let access = required_access(&head.method, route.map(MatchedPath::as_str));
+    if access == Access::Public {
         return Ok(());
     }
     check_origin(&head.method, &head.uri, &head.headers).map_err(IntoResponse::into_response)?;
@@ -124,10 +125,10 @@ async fn admit(api: &Shared, head: &mut Parts, route: Option<&MatchedPath>) -> R
     if matches!(caller, Caller::Anyone) {
         check_host(&head.uri, &head.headers, &api.hosts).map_err(IntoResponse::into_response)?;
     }
-    if !caller.may(need) {
-        let detail = match need {
-            Need::Scope(scope) => format!("the token needs the scope {scope} or admin"),
-            Need::Public | Need::AnyToken => String::new(),
+    if !caller.may(access) {
+        let detail = match access {
+            Access::Scope(scope) => format!("the token needs the scope {scope} or admin"),
+            Access::Public | Access::AnyToken => String::new(),
         };
         return Err(Problem::new(Code::ScopeMissing, detail).into_response());
     }
@@ -136,23 +137,23 @@ async fn admit(api: &Shared, head: &mut Parts, route: Option<&MatchedPath>) -> R
 }
 
 /// Who is calling, unless the address has tried too many tokens.
-async fn identify(api: &Shared, head: &Parts, in_reserve: bool) -> Result<Caller, Response> {
-    let Some(peer) = head.extensions.get::<Peer>() else {
+async fn identify(api: &ApiState, head: &Parts, in_reserve: bool) -> Result<Caller, Response> {
+    let Some(peer) = head.extensions.get::<PeerAddress>() else {
         // Embedded in another server: who connects is that one's affair.
-        return api.keys.identify(&head.headers).await.map_err(IntoResponse::into_response);
+        return api.authenticator.identify(&head.headers).await.map_err(IntoResponse::into_response);
     };
     let Some(attempt) = api.throttle.begin(peer.network(), bearer(&head.headers)) else {
         let detail = "this address has sent too many invalid tokens and this one was not looked at; try again later";
         return Err(closing(Problem::new(Code::TooManyFailures, detail)));
     };
-    match api.keys.identify(&head.headers).await {
+    match api.authenticator.identify(&head.headers).await {
         Ok(caller) => {
             attempt.succeeded();
             Ok(caller)
         }
         Err(problem) if problem.code() == Code::Unauthorized => match attempt.refused(in_reserve).await {
-            Then::Keep => Err(problem.into_response()),
-            Then::Close => Err(closing(problem)),
+            KeepAlive::Keep => Err(problem.into_response()),
+            KeepAlive::Close => Err(closing(problem)),
         },
         Err(problem) => Err(problem.into_response()),
     }
@@ -164,13 +165,8 @@ fn closing(problem: Problem) -> Response {
     response
 }
 
-/// Probes and workers get in when every ordinary connection is taken.
-fn has_reserve(route: &str) -> bool {
-    matches!(route, "/livez" | "/readyz" | "/health" | "/leases" | "/leases/heartbeat" | "/leases/settle")
-}
-
 /// `None` if it panicked: that ends one request and nothing else.
-async fn unpanicked<T>(future: impl Future<Output = T>) -> Option<T> {
+async fn catch_panic<T>(future: impl Future<Output = T>) -> Option<T> {
     let mut future = Box::pin(future);
     poll_fn(move |context| match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(context))) {
         Ok(poll) => poll.map(Some),
@@ -261,7 +257,7 @@ mod tests {
 
     #[test]
     fn hosts_of_one_ipv6_network_count_as_one_address() {
-        let network = |address: &str| Peer(address.parse().unwrap()).network();
+        let network = |address: &str| PeerAddress(address.parse().unwrap()).network();
         assert_eq!(network("[2001:db8:1:2:3:4:5:6]:1"), network("[2001:db8:1:2:ffff::1]:2"));
         assert_ne!(network("[2001:db8:1:2::1]:1"), network("[2001:db8:1:3::1]:1"));
         assert_ne!(network("10.0.0.1:1"), network("10.0.0.2:1"));

@@ -11,9 +11,9 @@ mod auth_throttle;
 mod connection_limit;
 mod cross_site;
 mod enqueue;
+mod extract;
 mod health;
 mod jobs;
-mod json;
 mod kinds;
 mod lease_token;
 mod leases;
@@ -25,10 +25,8 @@ mod metric_families;
 pub mod metrics;
 mod middleware;
 mod openapi;
-mod path;
 mod problem;
 mod queues;
-mod rates;
 mod response_memory;
 mod serve;
 mod settle;
@@ -51,13 +49,13 @@ pub use serve::{Exposed, ServeError, may_bind, serve, serve_probes};
 pub use state::ApiSettings;
 
 use self::problem::{Code, Problem};
-use self::state::{Api, Exposure, Shared};
+use self::state::{Api, ApiState, Exposure};
 
 /// The API as a router of its own, for embedding. It assumes that only this machine can reach it: without tokens it is
 /// open, to `Host` names of the loopback. Prefer [`serve()`], which also minds connections and time.
 pub fn router(settings: ApiSettings) -> Router {
     metrics::install();
-    assemble(Shared::new(settings, Exposure::Loopback), routes())
+    assemble(ApiState::new(settings, Exposure::Loopback), routes())
 }
 
 /// Every route there is.
@@ -104,6 +102,6 @@ fn assemble(api: Api, routes: OpenApiRouter<Api>) -> Router {
         .method_not_allowed_fallback(|| async {
             Problem::new(Code::MethodNotAllowed, "see the Allow header for the methods there are")
         })
-        .layer(axum::middleware::from_fn_with_state(api.clone(), middleware::pass))
+        .layer(axum::middleware::from_fn_with_state(api.clone(), middleware::handle))
         .with_state(api)
 }

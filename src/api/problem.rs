@@ -84,7 +84,7 @@ pub(super) struct Problem {
 
 /// The body, once the request's id is known.
 #[derive(Serialize)]
-struct Body<'a> {
+struct ProblemBody<'a> {
     r#type: String,
     title: &'a str,
     status: u16,
@@ -143,7 +143,7 @@ impl Problem {
     }
 
     pub(super) fn body(&self, request_id: &str) -> String {
-        let body = Body {
+        let body = ProblemBody {
             r#type: format!("urn:steadfast:problem:{}", self.code.slug()),
             title: self.code.title(),
             status: self.code.status(),

@@ -1,9 +1,10 @@
-//! Answers in memory: a client that does not read its answer keeps it in the server, so their bytes have a budget.
+//! The memory that responses take: a client that does not read its response keeps it in the server, so their bytes have
+//! budgets.
 //!
-//! The budget is charged until the last byte has been handed to the socket or the connection has ended: the share is
-//! part of the buffer itself. Small answers are free, so that probes, heartbeats and small requests are answered however
-//! many large ones are held. Readers, workers and everybody else have budgets of their own: one group cannot take the
-//! others' memory.
+//! A response is charged until its last byte has been handed to the socket or the connection has ended: the share of the
+//! budget is part of the buffer itself. Small responses are free, so that probes, heartbeats and small requests are
+//! answered however many large ones are held. Readers, workers and everybody else have budgets of their own: one group
+//! cannot take the others' memory.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,88 +17,88 @@ use http_body_util::BodyExt;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
-use super::limits::{ANSWER_FREE_BYTES, PAGES_AT_WORK_MAX, WORKER_ANSWERS_MAX, WRITE_ANSWERS_MAX};
-use super::memory_budget::{Budget, NoRoom, Room};
+use super::limits::{PAGES_AT_ONCE_MAX, RESPONSE_FREE_BYTES, WORKER_RESPONSES_MAX, WRITE_RESPONSES_MAX};
+use super::memory_budget::{BudgetExhausted, MemoryBudget, MemoryShare};
 use super::problem::{Code, Problem};
 use crate::planted::{Bug, planted};
 
-/// 5 s for room or a turn to become free: most answers are read at once; whoever waits longer should try again.
+/// 5 s for memory or a permit to become free: most responses are read at once; whoever waits longer should try again.
 const WAIT_MAX: Duration = Duration::from_secs(5);
 
-pub(super) struct Answers {
+pub(super) struct ResponseMemory {
     /// Lists and jobs.
-    reads: Budget,
+    reads: MemoryBudget,
     /// Leased jobs.
-    leases: Budget,
+    leases: MemoryBudget,
     /// What was changed, and metrics.
-    rest: Budget,
-    /// Turns for reading pages: records are in memory before they can be charged.
+    rest: MemoryBudget,
+    /// Permits for reading pages: records are in memory before they can be charged.
     pages: Arc<Semaphore>,
 }
 
-impl Answers {
+impl ResponseMemory {
     pub(super) fn new(read_bytes: usize) -> Self {
         Self {
-            reads: Budget::of_bytes(read_bytes),
-            leases: Budget::of_bytes(WORKER_ANSWERS_MAX),
-            rest: Budget::of_bytes(WRITE_ANSWERS_MAX),
-            pages: Arc::new(Semaphore::new(PAGES_AT_WORK_MAX)),
+            reads: MemoryBudget::of_bytes(read_bytes),
+            leases: MemoryBudget::of_bytes(WORKER_RESPONSES_MAX),
+            rest: MemoryBudget::of_bytes(WRITE_RESPONSES_MAX),
+            pages: Arc::new(Semaphore::new(PAGES_AT_ONCE_MAX)),
         }
     }
 
-    /// Waits for the turn to read a page; hold it until the page is written out.
-    pub(super) async fn page_turn(&self) -> Result<OwnedSemaphorePermit, Problem> {
-        let turn = timeout(WAIT_MAX, self.pages.clone().acquire_owned()).await;
-        turn.ok().and_then(Result::ok).ok_or_else(|| {
+    /// Waits for the permit to read a page; hold it until the page is written out.
+    pub(super) async fn page_permit(&self) -> Result<OwnedSemaphorePermit, Problem> {
+        let permit = timeout(WAIT_MAX, self.pages.clone().acquire_owned()).await;
+        permit.ok().and_then(Result::ok).ok_or_else(|| {
             Problem::new(Code::Overloaded, "too many lists are being read at one time; try again shortly")
         })
     }
 
-    /// For the answer to a read; charge it with [`hold_page`] as records come in.
-    pub(super) fn read_room(&self) -> Room {
-        self.reads.room()
+    /// For the response to a read; charge it with [`charge_page`] as records come in.
+    pub(super) fn for_reads(&self) -> MemoryShare {
+        self.reads.empty_share()
     }
 
-    /// Room for leased jobs, before they are claimed: they could not be told of afterwards.
-    pub(super) async fn lease_room(&self, bytes: usize) -> Result<Room, Problem> {
-        let mut room = self.leases.room();
+    /// Memory for leased jobs, before they are claimed: afterwards their worker could not be told of them.
+    pub(super) async fn for_leases(&self, bytes: usize) -> Result<MemoryShare, Problem> {
+        let mut share = self.leases.empty_share();
         if planted(Bug::AnswersUnbudgeted) {
-            return Ok(room);
+            return Ok(share);
         }
-        match timeout(WAIT_MAX, room.wait_to_hold(bytes)).await {
-            Ok(Ok(())) => Ok(room),
-            Ok(Err(NoRoom)) | Err(_) => Err(no_room()),
+        match timeout(WAIT_MAX, share.wait_to_grow_to(bytes)).await {
+            Ok(Ok(())) => Ok(share),
+            Ok(Err(BudgetExhausted)) | Err(_) => Err(exhausted()),
         }
     }
 
-    /// Charges an answer to its budget, or replaces it by a refusal.
+    /// Charges a response to its budget, or replaces it by a refusal.
     pub(super) async fn charge(
         &self,
         method: &Method,
         route: Option<&MatchedPath>,
         mut response: Response,
     ) -> Result<Response, Problem> {
-        let reserved = response.extensions_mut().remove::<Reserved>().and_then(|reserved| Arc::into_inner(reserved.0));
+        let held = response.extensions_mut().remove::<HeldMemory>().and_then(|held| Arc::into_inner(held.0));
         let bytes = response.body().size_hint().lower() as usize;
-        if bytes <= ANSWER_FREE_BYTES || planted(Bug::AnswersUnbudgeted) {
+        if bytes <= RESPONSE_FREE_BYTES || planted(Bug::AnswersUnbudgeted) {
             return Ok(response);
         }
-        let room = match (reserved, route.map(MatchedPath::as_str)) {
-            (Some(mut room), _) => {
+        let memory = match (held, route.map(MatchedPath::as_str)) {
+            (Some(mut held), _) => {
                 // It was estimated closely: what is missing is not worth a refusal.
-                let _ = room.hold(bytes);
-                room.shrink_to(bytes);
-                room
+                let _ = held.grow_to(bytes);
+                held.shrink_to(bytes);
+                held
             }
             // A thousand verdicts are 80 KiB, and what has been recorded must be told.
             (None, Some("/leases/heartbeat" | "/leases/settle")) => return Ok(response),
-            (None, Some("/metrics")) => self.rest_room(bytes).await.map_err(|NoRoom| no_room())?,
+            (None, Some("/metrics")) => self.for_rest(bytes).await.map_err(|BudgetExhausted| exhausted())?,
             (None, _) if method.is_safe() => {
-                let mut room = self.reads.room();
-                room.hold(bytes).map_err(|NoRoom| no_room())?;
-                room
+                let mut share = self.reads.empty_share();
+                share.grow_to(bytes).map_err(|BudgetExhausted| exhausted())?;
+                share
             }
-            (None, _) => self.rest_room(bytes).await.map_err(|NoRoom| {
+            (None, _) => self.for_rest(bytes).await.map_err(|BudgetExhausted| {
                 let detail = "it may have been done, but there is no room for the answer; try again, and an enqueue \
                               with the same idempotency key";
                 Problem::new(Code::OutcomeUnknown, detail)
@@ -107,47 +108,47 @@ impl Answers {
         let Ok(body) = body.collect().await else {
             return Ok(Problem::new(Code::Internal, "the answer could not be written").into_response());
         };
-        // One buffer, and hyper does not copy it: the room is given back when the last byte of it has been written.
-        let charged = Bytes::from_owner(Charged { bytes: body.to_bytes(), _room: room });
+        // One buffer, and hyper does not copy it: the memory is given back when its last byte has been written.
+        let charged = Bytes::from_owner(ChargedBytes { bytes: body.to_bytes(), _memory: memory });
         Ok(Response::from_parts(head, Body::from(charged)))
     }
 
-    async fn rest_room(&self, bytes: usize) -> Result<Room, NoRoom> {
-        let mut room = self.rest.room();
-        timeout(WAIT_MAX, room.wait_to_hold(bytes)).await.map_err(|_| NoRoom)??;
-        Ok(room)
+    async fn for_rest(&self, bytes: usize) -> Result<MemoryShare, BudgetExhausted> {
+        let mut share = self.rest.empty_share();
+        timeout(WAIT_MAX, share.wait_to_grow_to(bytes)).await.map_err(|_| BudgetExhausted)??;
+        Ok(share)
     }
 }
 
 /// Charges the part of a page that has been read so far: its records, and the text that will be made of them. Small
 /// pages are free.
-pub(super) fn hold_page(room: &mut Room, bytes: usize) -> Result<(), Problem> {
-    if bytes <= ANSWER_FREE_BYTES || planted(Bug::AnswersUnbudgeted) {
+pub(super) fn charge_page(memory: &mut MemoryShare, bytes: usize) -> Result<(), Problem> {
+    if bytes <= RESPONSE_FREE_BYTES || planted(Bug::AnswersUnbudgeted) {
         return Ok(());
     }
-    room.hold(2 * bytes).map_err(|NoRoom| no_room())
+    memory.grow_to(2 * bytes).map_err(|BudgetExhausted| exhausted())
 }
 
-fn no_room() -> Problem {
+fn exhausted() -> Problem {
     Problem::new(Code::Overloaded, "too many large answers are waiting to be read; try again, or ask for less")
 }
 
-/// Travels with a response from its handler to [`Answers::charge`].
+/// Travels with a response from its handler to [`ResponseMemory::charge`].
 #[derive(Clone)]
-struct Reserved(Arc<Room>);
+struct HeldMemory(Arc<MemoryShare>);
 
-/// Says that there is room for this answer already.
-pub(super) fn reserved(mut response: Response, room: Room) -> Response {
-    response.extensions_mut().insert(Reserved(Arc::new(room)));
+/// Says that this response has its memory already.
+pub(super) fn with_memory(mut response: Response, memory: MemoryShare) -> Response {
+    response.extensions_mut().insert(HeldMemory(Arc::new(memory)));
     response
 }
 
-struct Charged {
+struct ChargedBytes {
     bytes: Bytes,
-    _room: Room,
+    _memory: MemoryShare,
 }
 
-impl AsRef<[u8]> for Charged {
+impl AsRef<[u8]> for ChargedBytes {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
     }

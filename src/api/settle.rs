@@ -6,10 +6,11 @@ use axum::Extension;
 use axum::extract::State;
 
 use super::auth::Caller;
-use super::json::{Answer, Body, ok};
-use super::leases::{duration, lease_duration, within};
+use super::extract::{JsonBody, JsonResponse, ok};
+use super::leases::lease_duration;
 use super::problem::Problem;
-use super::state::{Api, to_the_end};
+use super::state::{Api, run_to_completion};
+use super::wire::{duration, within};
 use super::{lease_token, metrics, wire};
 use crate::job::limits::{BATCH_MAX, SCHEDULE_HORIZON};
 use crate::job::{ErrorText, Failure, JobId, Json, LeaseKey, Outcome, Progress, WorkerId};
@@ -27,8 +28,8 @@ use crate::store::{Beat, Extend, Extended, PerItem, Settle, Settled};
 pub(super) async fn heartbeat(
     State(api): State<Api>,
     Extension(caller): Extension<Caller>,
-    body: Body<wire::Heartbeat>,
-) -> Result<Answer<wire::HeartbeatAnswer>, Problem> {
+    body: JsonBody<wire::Heartbeat>,
+) -> Result<JsonResponse<wire::HeartbeatAnswer>, Problem> {
     let beat = body.value;
     WorkerId::new(&beat.worker)?;
     at_most_a_batch("leases", beat.leases.len())?;
@@ -47,9 +48,9 @@ pub(super) async fn heartbeat(
     // A foreign or garbled token cannot be a live lease: `lost`, without asking the store.
     let known = beats.iter().flatten().cloned().collect();
     let worker = if api.is_closing() { "drain" } else { "run" };
-    let room = body.room;
-    let extended = to_the_end(&api, |api| async move {
-        let _held = room;
+    let memory = body.memory;
+    let extended = run_to_completion(&api, |api| async move {
+        let _held = memory;
         api.queue.store().extend(Extend { beats: known, lease }).await
     });
     let mut extended = extended.await??.into_iter();
@@ -64,7 +65,7 @@ pub(super) async fn heartbeat(
     Ok(ok(wire::HeartbeatAnswer { worker, leases }))
 }
 
-fn read_beat(beat: wire::Beat, caller: &Caller) -> Result<Option<Beat>, String> {
+fn read_beat(beat: wire::BeatReport, caller: &Caller) -> Result<Option<Beat>, String> {
     let progress = match beat.progress {
         Some(progress) => {
             let percent = within("percent", progress.percent, 0..=100).map_err(|_| "percent is not 0 to 100")?;
@@ -89,8 +90,8 @@ fn read_beat(beat: wire::Beat, caller: &Caller) -> Result<Option<Beat>, String> 
 pub(super) async fn settle(
     State(api): State<Api>,
     Extension(caller): Extension<Caller>,
-    body: Body<wire::Settlement>,
-) -> Result<Answer<wire::SettlementAnswer>, Problem> {
+    body: JsonBody<wire::Settlement>,
+) -> Result<JsonResponse<wire::SettlementAnswer>, Problem> {
     let settlement = body.value;
     WorkerId::new(&settlement.worker)?;
     at_most_a_batch("outcomes", settlement.outcomes.len())?;
@@ -110,9 +111,9 @@ pub(super) async fn settle(
         return Err(Problem::batch(refused));
     }
     let known = settles.iter().flatten().cloned().collect();
-    let room = body.room;
-    let answers = to_the_end(&api, |api| async move {
-        let _held = room;
+    let memory = body.memory;
+    let answers = run_to_completion(&api, |api| async move {
+        let _held = memory;
         api.queue.store().settle(known).await
     });
     let mut answers = verdicts(answers.await?)?.into_iter();
@@ -139,14 +140,14 @@ fn verdicts(answers: PerItem<Settled>) -> Result<Vec<&'static str>, Problem> {
 }
 
 fn read_outcome(report: wire::OutcomeReport) -> Result<Outcome, String> {
-    use wire::Sent;
+    use wire::ReportedOutcome;
     let sent = report.outcome;
     let misplaced = [
-        ("result", report.result.is_some(), sent == Sent::Succeeded),
-        ("error", report.error.is_some(), sent == Sent::Failed),
-        ("permanent", report.permanent == Some(true), sent == Sent::Failed),
-        ("retry_after_ms", report.retry_after_ms.is_some(), sent == Sent::Failed),
-        ("delay_ms", report.delay_ms.is_some(), sent == Sent::Snoozed),
+        ("result", report.result.is_some(), sent == ReportedOutcome::Succeeded),
+        ("error", report.error.is_some(), sent == ReportedOutcome::Failed),
+        ("permanent", report.permanent == Some(true), sent == ReportedOutcome::Failed),
+        ("retry_after_ms", report.retry_after_ms.is_some(), sent == ReportedOutcome::Failed),
+        ("delay_ms", report.delay_ms.is_some(), sent == ReportedOutcome::Snoozed),
     ];
     if let Some((field, ..)) = misplaced.into_iter().find(|(_, given, belongs)| *given && !*belongs) {
         return Err(format!("{field} does not belong to this outcome: leave it out"));
@@ -155,18 +156,18 @@ fn read_outcome(report: wire::OutcomeReport) -> Result<Outcome, String> {
         duration(field, ms, Duration::ZERO..=SCHEDULE_HORIZON).map_err(|_| format!("{field} is not 0 ms to five years"))
     };
     Ok(match sent {
-        Sent::Succeeded => {
+        ReportedOutcome::Succeeded => {
             let result = report.result.map(|result| Json::of(&result)).transpose();
             Outcome::succeeded(result.map_err(|error| error.to_string())?)
         }
-        Sent::Failed => Outcome::Failed(Failure {
+        ReportedOutcome::Failed => Outcome::Failed(Failure {
             error: ErrorText::new(report.error.as_deref().unwrap_or("failed; the worker gave no reason")),
             permanent: report.permanent.unwrap_or(false),
             retry_after: wait("retry_after_ms", report.retry_after_ms)?,
         }),
-        Sent::Cancelled => Outcome::Cancelled,
-        Sent::Released => Outcome::Released,
-        Sent::Snoozed => {
+        ReportedOutcome::Cancelled => Outcome::Cancelled,
+        ReportedOutcome::Released => Outcome::Released,
+        ReportedOutcome::Snoozed => {
             let delay = wait("delay_ms", report.delay_ms)?;
             Outcome::snoozed(delay.ok_or("a snoozed outcome needs delay_ms")?)
         }

@@ -1,7 +1,7 @@
 //! What a handler left unread of a request's body. It is in the way of the next request on the connection: so it is read
-//! and thrown away within bounds, or else the answer says `connection: close`.
+//! and thrown away within bounds, or else the response says `connection: close`.
 //!
-//! One place for all refusals: a 404, a 401 and a 415 are all answered before the body has arrived.
+//! Done here for all refusals: a 404, a 401 and a 415 are all sent before the body has arrived.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,71 +15,71 @@ use tokio::time::timeout;
 
 use super::limits::REFUSED_BODY_MAX;
 
-/// What to do with the connection after the answer.
+/// Whether the connection stays open after the response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Then {
+pub(super) enum KeepAlive {
     Keep,
     Close,
 }
 
-/// A body whose rest can be had back.
-pub(super) struct Unread(Arc<Mutex<Lent>>);
+/// The way back to a body that a handler was given.
+pub(super) struct UnreadBody(Arc<Mutex<TrackedBody>>);
 
-struct Lent {
+struct TrackedBody {
     body: Body,
-    progress: Progress,
+    progress: ReadProgress,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Progress {
+enum ReadProgress {
     /// Nobody has asked for it: a client that waits for `100 Continue` has not been told to send it.
     Untouched,
     Begun,
     Ended,
 }
 
-/// A body for the handler, and a claim to what it leaves unread; `None` if there is no body.
-pub(super) fn lend(body: Body) -> (Body, Option<Unread>) {
+/// A body for the handler, and the way back to what it leaves unread; `None` if there is no body.
+pub(super) fn track(body: Body) -> (Body, Option<UnreadBody>) {
     if body.is_end_stream() {
         return (body, None);
     }
-    let lent = Arc::new(Mutex::new(Lent { body, progress: Progress::Untouched }));
-    (Body::new(Borrowed(lent.clone())), Some(Unread(lent)))
+    let tracked = Arc::new(Mutex::new(TrackedBody { body, progress: ReadProgress::Untouched }));
+    (Body::new(HandlerBody(tracked.clone())), Some(UnreadBody(tracked)))
 }
 
-impl Unread {
+impl UnreadBody {
     /// Reads the rest for a moment: closing on a client that still sends would reset the connection, and the client
-    /// would never see the answer.
-    pub(super) async fn discard(self, waits_for_continue: bool, longest: Duration) -> Then {
+    /// would never see the response.
+    pub(super) async fn discard(self, waits_for_continue: bool, longest: Duration) -> KeepAlive {
         let (mut body, progress) = {
-            let mut lent = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            (std::mem::take(&mut lent.body), lent.progress)
+            let mut tracked = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            (std::mem::take(&mut tracked.body), tracked.progress)
         };
-        if progress == Progress::Ended || body.is_end_stream() {
-            return Then::Keep;
+        if progress == ReadProgress::Ended || body.is_end_stream() {
+            return KeepAlive::Keep;
         }
-        if waits_for_continue && progress == Progress::Untouched {
+        if waits_for_continue && progress == ReadProgress::Untouched {
             // Reading would ask for what nobody wants.
-            return Then::Close;
+            return KeepAlive::Close;
         }
         let reading = async {
             let mut bytes = 0;
             while let Some(frame) = body.frame().await {
-                let Ok(frame) = frame else { return Then::Close };
+                let Ok(frame) = frame else { return KeepAlive::Close };
                 bytes += frame.into_data().map_or(0, |data| data.len());
                 if bytes > REFUSED_BODY_MAX {
-                    return Then::Close;
+                    return KeepAlive::Close;
                 }
             }
-            Then::Keep
+            KeepAlive::Keep
         };
-        timeout(longest, reading).await.unwrap_or(Then::Close)
+        timeout(longest, reading).await.unwrap_or(KeepAlive::Close)
     }
 }
 
-struct Borrowed(Arc<Mutex<Lent>>);
+struct HandlerBody(Arc<Mutex<TrackedBody>>);
 
-impl HttpBody for Borrowed {
+impl HttpBody for HandlerBody {
     type Data = Bytes;
     type Error = axum::Error;
 
@@ -87,9 +87,9 @@ impl HttpBody for Borrowed {
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
-        let mut lent = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let polled = Pin::new(&mut lent.body).poll_frame(context);
-        lent.progress = if matches!(polled, Poll::Ready(None)) { Progress::Ended } else { Progress::Begun };
+        let mut tracked = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let polled = Pin::new(&mut tracked.body).poll_frame(context);
+        tracked.progress = if matches!(polled, Poll::Ready(None)) { ReadProgress::Ended } else { ReadProgress::Begun };
         polled
     }
 

@@ -196,7 +196,7 @@ async fn unread(server: &Server, path: &str, count: usize) -> (Vec<TcpStream>, u
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn answers_nobody_reads_use_up_the_readers_budget_and_no_other() {
     let world = World::sqlite().await;
-    let server = world.server_with(|settings| settings.limits.answer_bytes = 24 << 20).await;
+    let server = world.server_with(|settings| settings.limits.response_bytes = 24 << 20).await;
     let large = json!({"kind": "welcome", "payload": "x".repeat(255 * 1024), "queue": "large"});
     for _ in 0..32 {
         server.post("/jobs", large.clone()).await.expect(201);
@@ -225,7 +225,7 @@ async fn a_shutdown_does_not_wait_for_an_answer_that_nobody_reads_beyond_its_gra
     let world = World::sqlite().await;
     let server = world
         .server_with(|settings| {
-            settings.limits.answer_bytes = 4 << 20;
+            settings.limits.response_bytes = 4 << 20;
             settings.limits.shutdown_grace = Duration::from_secs(2);
         })
         .await;

@@ -1,7 +1,7 @@
 //! The JSON of the API, apart from the types of the domain: what is read and written here is a promise to other
 //! people's programs. Requests refuse fields they do not know; answers may grow.
 //!
-//! Nothing is decided here. Shapes only: the values are checked by [`job`](crate::job) and [`queue`](crate::queue).
+//! Nothing is decided here. Shapes and ranges only: the values are checked by [`job`](crate::job) and [`queue`](crate::queue).
 
 mod integer;
 mod job;
@@ -11,14 +11,14 @@ mod queue;
 mod strict_json;
 mod token;
 
-pub(super) use integer::Whole;
+pub(super) use integer::{Integer, duration, within};
 pub(super) use job::{
-    Attempt, BatchResult, BatchResults, CancelAnswer, EnqueueReplay, Job, NewJob, NewJobs, StatusName,
+    AttemptView, BatchResult, BatchResults, CancelAnswer, EnqueueReplay, JobBatch, JobSubmission, JobView, StatusName,
 };
 pub(super) use kind::{KindDeclaration, KindView, RetryDeclaration};
 pub(super) use lease::{
-    Beat, BeatView, Heartbeat, HeartbeatAnswer, LeaseRequest, LeaseView, Leases, OutcomeReport, Sent, SettledView,
-    Settlement, SettlementAnswer,
+    BeatReport, BeatView, Heartbeat, HeartbeatAnswer, LeaseRequest, LeaseView, Leases, OutcomeReport, ReportedOutcome,
+    SettledView, Settlement, SettlementAnswer,
 };
 pub(super) use queue::{QueueView, RatesView, StatsView};
 pub(super) use strict_json::{Nul, check_json};

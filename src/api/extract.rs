@@ -1,8 +1,12 @@
-//! JSON bodies, in and out: read within a time, a size and a share of the server's memory, checked, then parsed.
+//! What handlers are given and what they give back: path parameters, JSON bodies and JSON responses.
+//!
+//! A body is read within a timeout, a size and a memory budget, checked, then parsed. Whatever is wrong is refused in our
+//! own words.
 
-use axum::body::{Body as RawBody, Bytes};
-use axum::extract::{FromRequest, Request};
+use axum::body::{Body, Bytes};
+use axum::extract::{FromRequest, FromRequestParts, Path, Request};
 use axum::http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use http_body_util::BodyExt;
@@ -11,19 +15,47 @@ use serde::de::DeserializeOwned;
 use tokio::time::timeout;
 
 use super::limits::{BATCH_BODY_MAX, DISCARD_MAX, SINGLE_BODY_MAX};
-use super::memory_budget::{NoRoom, Room};
-use super::problem::{Code, Problem};
+use super::memory_budget::{BudgetExhausted, MemoryShare};
+use super::problem::{Code, Problem, shortened};
 use super::state::Api;
 use super::wire::{self, Nul, check_json};
+use crate::job::JobId;
+
+/// `{id}` of a job. Anything but a UUID is 400.
+pub(super) struct PathId(pub(super) JobId);
+
+impl FromRequestParts<Api> for PathId {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Problem> {
+        let PathText(text) = PathText::from_request_parts(parts, api).await?;
+        let id = text.parse().map_err(|_| Problem::malformed(format!("{} is not a UUID", shortened(&text))))?;
+        Ok(Self(id))
+    }
+}
+
+/// The one variable part of a path.
+pub(super) struct PathText(pub(super) String);
+
+impl FromRequestParts<Api> for PathText {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Problem> {
+        let Path(text) = Path::<String>::from_request_parts(parts, api)
+            .await
+            .map_err(|_| Problem::malformed("the path is not valid UTF-8 once decoded"))?;
+        Ok(Self(text))
+    }
+}
 
 /// Something a caller may send.
-pub(super) trait Incoming: DeserializeOwned {
+pub(super) trait JsonRequest: DeserializeOwned {
     /// Largest body.
     const MAX_BYTES: usize = SINGLE_BODY_MAX;
     /// Whether its strings may hold the character NUL. Payloads may not: not everyone who reads them can take it.
     const NUL_ALLOWED: bool = true;
-    /// Whose memory it is read into.
-    const POOL: Pool = Pool::Everybody;
+    /// Which budget it is charged to.
+    const POOL: BodyPool = BodyPool::Everybody;
 
     /// What to say of a NUL that is not allowed.
     fn nul(&self) -> Problem {
@@ -33,19 +65,19 @@ pub(super) trait Incoming: DeserializeOwned {
 
 const NUL: &str = "a string contains the character NUL (\\u0000): leave it out";
 
-/// The memory that bodies are read into.
+/// The budgets that bodies are charged to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Pool {
+pub(super) enum BodyPool {
     /// For producers and operators.
     Everybody,
     /// For leases, heartbeats and settles, which must get through when producers flood the server.
     Workers,
 }
 
-impl Incoming for wire::NewJob {
+impl JsonRequest for wire::JobSubmission {
     const NUL_ALLOWED: bool = false;
 }
-impl Incoming for wire::NewJobs {
+impl JsonRequest for wire::JobBatch {
     const MAX_BYTES: usize = BATCH_BODY_MAX;
     const NUL_ALLOWED: bool = false;
 
@@ -54,27 +86,27 @@ impl Incoming for wire::NewJobs {
         Problem::batch(at_fault.map(|(index, _)| wire::ItemError { index, detail: NUL.into() }).collect())
     }
 }
-impl Incoming for wire::KindDeclaration {}
-impl Incoming for wire::NewToken {}
-impl Incoming for wire::LeaseRequest {
-    const POOL: Pool = Pool::Workers;
+impl JsonRequest for wire::KindDeclaration {}
+impl JsonRequest for wire::NewToken {}
+impl JsonRequest for wire::LeaseRequest {
+    const POOL: BodyPool = BodyPool::Workers;
 }
-impl Incoming for wire::Heartbeat {
-    const POOL: Pool = Pool::Workers;
+impl JsonRequest for wire::Heartbeat {
+    const POOL: BodyPool = BodyPool::Workers;
 }
-impl Incoming for wire::Settlement {
+impl JsonRequest for wire::Settlement {
     const MAX_BYTES: usize = BATCH_BODY_MAX;
-    const POOL: Pool = Pool::Workers;
+    const POOL: BodyPool = BodyPool::Workers;
 }
 
 /// A body that was read, checked and parsed.
-pub(super) struct Body<T> {
+pub(super) struct JsonBody<T> {
     pub(super) value: T,
-    /// Its share of the memory for bodies. Goes wherever the value goes, and is given back with it.
-    pub(super) room: Room,
+    /// Its share of the budget for bodies. Goes wherever the value goes, and is given back with it.
+    pub(super) memory: MemoryShare,
 }
 
-impl<T: Incoming> FromRequest<Api> for Body<T> {
+impl<T: JsonRequest> FromRequest<Api> for JsonBody<T> {
     type Rejection = Problem;
 
     async fn from_request(request: Request, api: &Api) -> Result<Self, Problem> {
@@ -85,15 +117,15 @@ impl<T: Incoming> FromRequest<Api> for Body<T> {
             return Err(too_large(T::MAX_BYTES));
         }
         let pool = match T::POOL {
-            Pool::Everybody => &api.bodies,
-            Pool::Workers => &api.worker_bodies,
+            BodyPool::Everybody => &api.bodies,
+            BodyPool::Workers => &api.worker_bodies,
         };
-        let mut room = pool.room();
-        let reading = read(body, T::MAX_BYTES, &mut room);
+        let mut memory = pool.empty_share();
+        let reading = read(body, T::MAX_BYTES, &mut memory);
         let bytes = timeout(api.limits.body_timeout, reading)
             .await
             .map_err(|_| Problem::new(Code::BodyTimeout, "send the whole body in time"))??;
-        Ok(Self { value: parse(&bytes)?, room })
+        Ok(Self { value: parse(&bytes)?, memory })
     }
 }
 
@@ -124,7 +156,7 @@ fn too_large(max: usize) -> Problem {
     Problem::new(Code::TooLarge, format!("the body is larger than the {max} bytes that this route takes"))
 }
 
-async fn read(mut body: RawBody, max: usize, room: &mut Room) -> Result<Bytes, Problem> {
+async fn read(mut body: Body, max: usize, memory: &mut MemoryShare) -> Result<Bytes, Problem> {
     let mut first = Bytes::new();
     let mut whole = Vec::new();
     let mut bytes = 0;
@@ -141,8 +173,9 @@ async fn read(mut body: RawBody, max: usize, room: &mut Room) -> Result<Bytes, P
             (first, whole) = (Bytes::new(), Vec::new());
             continue;
         }
-        room.hold(bytes)
-            .map_err(|NoRoom| Problem::new(Code::Overloaded, "too many large bodies at one time; try again"))?;
+        memory.grow_to(bytes).map_err(|BudgetExhausted| {
+            Problem::new(Code::Overloaded, "too many large bodies at one time; try again")
+        })?;
         // Most bodies come in one piece and need no copy.
         match (first.is_empty(), whole.is_empty()) {
             (true, true) => first = data,
@@ -156,7 +189,7 @@ async fn read(mut body: RawBody, max: usize, room: &mut Room) -> Result<Bytes, P
     Ok(if whole.is_empty() { first } else { whole.into() })
 }
 
-fn parse<T: Incoming>(bytes: &[u8]) -> Result<T, Problem> {
+fn parse<T: JsonRequest>(bytes: &[u8]) -> Result<T, Problem> {
     let malformed = |error: serde_json::Error| Problem::malformed(format!("the body is not what is expected: {error}"));
     let nul = check_json(bytes).map_err(malformed)?;
     if bytes.iter().find(|byte| !byte.is_ascii_whitespace()) != Some(&b'{') {
@@ -166,16 +199,16 @@ fn parse<T: Incoming>(bytes: &[u8]) -> Result<T, Problem> {
     if nul == Nul::Present && !T::NUL_ALLOWED { Err(value.nul()) } else { Ok(value) }
 }
 
-/// A JSON answer.
-pub(super) struct Answer<T>(pub(super) StatusCode, pub(super) T);
+/// A JSON response.
+pub(super) struct JsonResponse<T>(pub(super) StatusCode, pub(super) T);
 
-impl<T: Serialize> IntoResponse for Answer<T> {
+impl<T: Serialize> IntoResponse for JsonResponse<T> {
     fn into_response(self) -> Response {
         write(self.0, &self.1, 0)
     }
 }
 
-/// A JSON answer whose text is about this long: it is written without being moved about.
+/// A JSON response whose text is about this long: it is written without being moved about.
 pub(super) fn write(status: StatusCode, value: &impl Serialize, about_bytes: usize) -> Response {
     let mut text = Vec::with_capacity(about_bytes);
     if serde_json::to_writer(&mut text, value).is_err() {
@@ -185,6 +218,6 @@ pub(super) fn write(status: StatusCode, value: &impl Serialize, about_bytes: usi
 }
 
 /// 200.
-pub(super) fn ok<T: Serialize>(value: T) -> Answer<T> {
-    Answer(StatusCode::OK, value)
+pub(super) fn ok<T: Serialize>(value: T) -> JsonResponse<T> {
+    JsonResponse(StatusCode::OK, value)
 }
