@@ -1,5 +1,5 @@
-//! Keeps other people's web pages out. A browser on this machine can reach the loopback too: a page may point its own
-//! name at 127.0.0.1 (DNS rebinding), or simply post a form here.
+//! Refuses requests that another site's web page sends through a browser: cross-site request forgery, and DNS rebinding
+//! (a page points its own name at 127.0.0.1, and so reaches what only this machine should).
 
 use std::net::Ipv6Addr;
 
@@ -10,15 +10,15 @@ use super::problem::{Code, Problem};
 
 /// While the server is open, `Host` must be a name of this machine or one of `allowed` (lowercase).
 pub(super) fn check_host(uri: &Uri, headers: &HeaderMap, allowed: &[String]) -> Result<(), Problem> {
-    let foreign = || {
+    let refusal = || {
         let detail = "without tokens only localhost, 127.0.0.1, [::1] and configured names are answered";
         Problem::new(Code::ForeignHost, detail)
     };
-    let authority = authority(uri, headers).ok_or_else(foreign)?;
-    let host = host_of(&authority).ok_or_else(foreign)?;
+    let authority = authority(uri, headers).ok_or_else(refusal)?;
+    let host = host_of(&authority).ok_or_else(refusal)?;
     let own = ["localhost", "127.0.0.1", "[::1]"].contains(&host);
     let named = || allowed.iter().any(|name| name == host || *name == authority);
-    if own || named() { Ok(()) } else { Err(foreign()) }
+    if own || named() { Ok(()) } else { Err(refusal()) }
 }
 
 /// Methods that change something are refused if a browser says that a page of another site sent them. Programs that are

@@ -44,10 +44,10 @@ impl StoreCheck {
 /// Something that must work for the server to be ready.
 #[async_trait]
 pub trait ReadyCheck: Debug + Send + Sync + 'static {
-    /// In a word.
+    /// Names it in the response of `/readyz`.
     fn name(&self) -> &str;
 
-    /// What is wrong, in words fit for strangers; `Ok` if nothing is.
+    /// What is wrong, in words that anybody may read: probes need no token. `Ok` if nothing is.
     async fn check(&self) -> Result<(), String>;
 }
 

@@ -1,4 +1,4 @@
-//! One job: look at it, stop it, start it over, remove it.
+//! One job: get it, cancel it, redrive it, delete it.
 
 use axum::extract::State;
 use axum::http::StatusCode;

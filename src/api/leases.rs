@@ -26,10 +26,10 @@ use crate::job::limits::{BATCH_MAX, LEASE_MAX, LEASE_MIN, PAYLOAD_MAX_BYTES};
 use crate::job::{Json, Kind, Lease, NotAName, Outcome, QueueName, WorkerId};
 use crate::store::{Claim, Scope, Settle, StoreError, StoreErrorKind, WorkerFate};
 
-/// 500 ms, growing to 2 s: finds jobs whose time has come. New ones ring the bell.
+/// 500 ms, growing to 2 s: finds jobs whose time has come. New ones wake the poll.
 const POLL_FIRST: Duration = Duration::from_millis(500);
 const POLL_LONGEST: Duration = Duration::from_secs(2);
-/// 1 s: a poll that is woken at its very end still gets to look.
+/// 1 s: a poll that is woken at its very end still gets to claim.
 const TURN_SLACK: Duration = Duration::from_secs(1);
 
 /// Lease jobs
@@ -87,7 +87,7 @@ fn view(lease: Lease, caller: &Caller) -> wire::LeaseView {
 }
 
 async fn wait_for_jobs(api: &Api, headers: &HeaderMap, claim: Claim, wait: Duration) -> Result<Leased, Problem> {
-    // Listening before looking: a job that comes in between is heard of.
+    // Listening before claiming: a job that comes in between wakes this poll.
     let mut wake = api.queue.wake().listen();
     let mut closing = api.closing.subscribe();
     let deadline = Instant::now() + wait;

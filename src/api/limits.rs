@@ -10,7 +10,7 @@ pub(super) const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
 pub(super) const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 /// 60 s for the whole request; a handler that needs longer is stuck.
 pub(super) const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
-/// 60 s for the client to take one answer: 8 MiB over a slow line.
+/// 60 s for the client to read one response: 8 MiB over a slow line.
 pub(super) const WRITE_TIMEOUT: Duration = Duration::from_secs(60);
 /// 10 s beyond `wait_ms` for a long poll to be answered.
 pub(super) const LONG_POLL_SLACK: Duration = Duration::from_secs(10);
@@ -20,7 +20,7 @@ pub(super) const WAIT_MAX: Duration = Duration::from_secs(30);
 pub(super) const IN_RESERVE_WAIT_MAX: Duration = Duration::from_secs(1);
 /// 1 s for the head of the one request on such a connection …
 pub(super) const IN_RESERVE_HEADER_TIMEOUT: Duration = Duration::from_secs(1);
-/// … and 10 s for its answer to be taken.
+/// … and 10 s for its response to be read.
 pub(super) const IN_RESERVE_WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 /// 320 KiB: a payload of 256 KiB and what stands around it.
 pub(super) const SINGLE_BODY_MAX: usize = 320 * 1024;
@@ -38,14 +38,14 @@ pub(super) const IN_RESERVE_BODY_TIMEOUT: Duration = Duration::from_millis(100);
 pub(super) const BODIES_MAX: usize = 256 * 1024 * 1024;
 /// 64 MiB besides for the bodies of workers: a flood of enqueues must not make them lose their leases.
 pub(super) const WORKER_BODIES_MAX: usize = 64 * 1024 * 1024;
-/// 16 KiB: smaller answers are free. 4,096 connections cannot hold more than 64 MiB of them, and they fit the sockets'
+/// 16 KiB: smaller responses are free. 4,096 connections cannot hold more than 64 MiB of them, and they fit the sockets'
 /// own buffers.
 pub(super) const RESPONSE_FREE_BYTES: usize = 16 * 1024;
-/// 32 MiB of answers to readers at one time: four full pages, or hundreds of ordinary ones.
+/// 32 MiB of responses to readers at one time: four full pages, or hundreds of ordinary ones.
 pub(super) const READ_RESPONSES_MAX: usize = 32 * 1024 * 1024;
 /// 64 MiB besides for leased jobs: readers must not keep workers from their jobs.
 pub(super) const WORKER_RESPONSES_MAX: usize = 64 * 1024 * 1024;
-/// 64 MiB besides for the answers to calls that changed something: those are done, and should be told of.
+/// 64 MiB besides for the responses to calls that changed something: those are done, and the caller should learn of it.
 pub(super) const WRITE_RESPONSES_MAX: usize = 64 * 1024 * 1024;
 /// 4 pages are read at one time: what one step of each reads is in memory before it can be charged.
 pub(super) const PAGES_AT_ONCE_MAX: usize = 4;
@@ -53,7 +53,7 @@ pub(super) const PAGES_AT_ONCE_MAX: usize = 4;
 pub(super) const LIST_STEP: usize = 16;
 /// 100 jobs are claimed in one step: 25 MiB if every payload is as large as it may be …
 pub(super) const LEASE_STEP: usize = 100;
-/// … and none further once an answer has 8 MiB of jobs.
+/// … and none further once a response has 8 MiB of jobs.
 pub(super) const LEASES_MAX_BYTES: usize = 8 * 1024 * 1024;
 /// 8 MiB of jobs on a page; a page that would be larger is cut and links to the next.
 pub(super) const PAGE_MAX_BYTES: usize = 8 * 1024 * 1024;
@@ -85,7 +85,7 @@ pub struct ApiLimits {
     pub enqueues_in_flight: usize,
     /// Bytes of request bodies in memory at one time, those of workers aside; one body more is answered 503.
     pub body_bytes: usize,
-    /// Bytes of answers to readers in memory at one time; one more large answer is 503.
+    /// Bytes of responses to readers in memory at one time; one more large response is 503.
     pub response_bytes: usize,
     /// For the head of a request to arrive, and until an idle connection is closed.
     pub header_timeout: Duration,

@@ -1,7 +1,7 @@
 //! Every metric there is: its name, its HELP, and the series that are known at start, which are there at 0 before
 //! anything happens. A rate over a series that is born at 1 does not see its first event.
 //!
-//! Nothing is counted here: see the rooms that do the work.
+//! Nothing is counted here: that is done where the work is.
 
 use metrics::{counter, describe_counter, describe_gauge, describe_histogram, histogram};
 use utoipa::openapi::OpenApi;

@@ -139,7 +139,7 @@ async fn authorize(api: &ApiState, head: &mut Parts, route: Option<&MatchedPath>
 /// Who is calling, unless the address has tried too many tokens.
 async fn identify(api: &ApiState, head: &Parts, in_reserve: bool) -> Result<Caller, Response> {
     let Some(peer) = head.extensions.get::<PeerAddress>() else {
-        // Embedded in another server: who connects is that one's affair.
+        // Embedded in another server, which knows who connects; it has to throttle.
         return api.authenticator.identify(&head.headers).await.map_err(IntoResponse::into_response);
     };
     let Some(attempt) = api.throttle.begin(peer.network(), bearer(&head.headers)) else {

@@ -93,7 +93,7 @@ fn probes() -> OpenApiRouter<Api> {
         .routes(routes!(metrics::metrics))
 }
 
-/// Routes behind the door.
+/// Routes behind the middleware.
 fn assemble(api: Api, routes: OpenApiRouter<Api>) -> Router {
     let (router, document) = routes.split_for_parts();
     metric_families::expect_routes(&document);

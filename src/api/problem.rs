@@ -1,6 +1,6 @@
 //! What the API answers when it cannot do what it was asked: RFC 9457 problems.
 //!
-//! The only place that knows which HTTP status stands for which trouble. A detail names what the caller sent and the way
+//! The only file that knows which HTTP status stands for which error. A detail names what the caller sent and the way
 //! out; it never shows anything of the inside (SQL, paths, addresses, causes): those go to the log, once, here.
 //! The body is written by [`middleware`](super::middleware), which knows the request's id.
 

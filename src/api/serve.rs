@@ -38,7 +38,7 @@ use crate::store::StoreError;
 /// 64 connections at one time are refused with a 503; beyond that, connections are simply closed.
 const REJECTIONS_MAX: usize = 64;
 /// 4,096 new connections may wait to be accepted; the kernel may allow fewer (`net.core.somaxconn`). The usual 128 are full
-/// when a few hundred clients come at once, and who finds them full is heard a second later: a short lease is lost by then.
+/// when a few hundred clients come at once, and a client that finds them full tries again a second later: a short lease is lost by then.
 const BACKLOG: i32 = 4096;
 /// 100 ms: out of file descriptors, say. Trying at once again would only burn a core.
 const AFTER_ACCEPT_ERROR: Duration = Duration::from_millis(100);
@@ -322,7 +322,7 @@ where
         }
     };
     if let Err(error) = ended {
-        // Clients hang up, send garbage, or are too slow: their affair.
+        // Clients hang up, send garbage, or are too slow: nothing to warn of.
         tracing::debug!(%error, "a connection ended early");
     }
 }

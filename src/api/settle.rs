@@ -45,7 +45,7 @@ pub(super) async fn heartbeat(
     if !refused.is_empty() {
         return Err(Problem::batch(refused));
     }
-    // A foreign or garbled token cannot be a live lease: `lost`, without asking the store.
+    // Another caller's or a garbled token cannot be a live lease: `lost`, without asking the store.
     let known = beats.iter().flatten().cloned().collect();
     let worker = if api.is_closing() { "drain" } else { "run" };
     let memory = body.memory;

@@ -1,9 +1,9 @@
 //! A second runtime, for urgent connections: those of workers and probes.
 //!
 //! Every step of a request waits for a thread of its runtime, behind all that is ready to run there. When thousands of
-//! connections enqueue, that is half a second a step, and a worker with a lease of a second hears of its lease, and is
-//! heard, too late. So connections that begin with a worker's or a probe's request are served here, and all others on
-//! the runtime that `serve` was called on. Which is which is looked up once, in the first bytes; it decides how soon a
+//! connections enqueue, that is half a second a step, and a lease of a second is over before its worker has it or can
+//! extend it. So connections that begin with a worker's or a probe's request are served here, and all others on the
+//! runtime that `serve` was called on. Which is which is looked up once, in the first bytes; it decides how soon a
 //! request is answered, never what.
 
 use std::io;

@@ -21,7 +21,7 @@ pub(in crate::api) struct JobSubmission {
     /// What the handler is given; at most 256 KiB.
     #[schema(value_type = Value)]
     payload: Box<RawValue>,
-    /// The lane; the kind's default, else `default`.
+    /// The queue; the kind's default, else `default`.
     #[schema(pattern = "^[a-z0-9_.:-]{1,64}$")]
     queue: Option<String>,
     /// Higher runs first.
@@ -101,7 +101,7 @@ pub(in crate::api) struct JobView {
     /// Which handler runs it.
     #[schema(example = "welcome")]
     kind: String,
-    /// The lane it waits in.
+    /// The queue it waits in.
     #[schema(example = "default")]
     queue: String,
     /// What the handler is given.

@@ -12,7 +12,7 @@ use crate::job::{KindDefinition, RetryPolicy};
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({"schema": {"type": "object", "required": ["user"]}, "max_attempts": 5}))]
 pub(in crate::api) struct KindDeclaration {
-    /// JSON Schema of the payload. References lead to places in it; patterns have no look-around and no back-references; one
+    /// JSON Schema of the payload. References point into the schema itself; patterns have no look-around and no back-references; one
     /// that is too expensive to check is refused.
     #[schema(value_type = Option<Object>)]
     pub(in crate::api) schema: Option<Value>,

@@ -30,7 +30,7 @@ use utoipa::ToSchema;
 /// What is wrong with one item of a list.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub(super) struct ItemError {
-    /// Its place, counted from 0.
+    /// Its index, counted from 0.
     #[schema(example = 3)]
     pub(super) index: usize,
     /// What is wrong.

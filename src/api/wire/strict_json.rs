@@ -2,7 +2,7 @@
 //! key twice in one object (of which some readers take the first, and some the last).
 //!
 //! Payloads are stored as they came and handed to programs in other languages; what only some of them can read is
-//! refused at the door instead of failing in a worker.
+//! refused here instead of failing in a worker.
 
 use std::cell::Cell;
 use std::collections::HashSet;
