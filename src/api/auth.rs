@@ -100,6 +100,22 @@ impl Caller {
             }
         }
     }
+
+    pub(super) fn require(&self, access: Access) -> Result<(), Problem> {
+        match access {
+            Access::Scope(scope) if !self.may(access) => Err(scope_missing(scope)),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// What a caller without the scope is told.
+fn scope_missing(scope: Scope) -> Problem {
+    let detail = match scope {
+        Scope::Admin => "the token needs the scope admin".to_owned(),
+        scope => format!("the token needs the scope {scope} or admin"),
+    };
+    Problem::new(Code::ScopeMissing, detail)
 }
 
 /// Tells who sent a request, by the tokens that the store knows.
@@ -283,6 +299,15 @@ mod tests {
             assert_eq!(bearer(&headers(bad)), None, "{bad:?}");
         }
         assert_eq!(bearer(&headers(&["Bearer a.b", "Bearer a.b"])), None);
+    }
+
+    #[test]
+    fn a_refusal_names_each_scope_that_would_do_once() {
+        let caller = Caller::Holder { secret: SecretHash::of("a"), scopes: vec![Scope::Enqueue] };
+        let refused = |scope| caller.require(Access::Scope(scope)).unwrap_err().body("r-1");
+        assert!(refused(Scope::Work).contains("the token needs the scope work or admin\""));
+        assert!(refused(Scope::Admin).contains("the token needs the scope admin\""));
+        assert!(caller.require(Access::Scope(Scope::Enqueue)).is_ok() && caller.require(Access::AnyToken).is_ok());
     }
 
     #[test]

@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn ten_tokens_a_second_are_judged_of_however_many_are_tried() {
+    fn ten_tokens_a_second_are_verified_of_however_many_are_tried() {
         let (throttle, now) = (AuthThrottle::default(), Instant::now());
         let verified = |ms: u64, tries: u32| {
             let at = now + Duration::from_millis(ms);
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn tries_that_are_still_being_judged_count_and_the_same_token_again_does_not() {
+    fn tries_that_are_still_being_verified_count_and_the_same_token_again_does_not() {
         let (throttle, now) = (AuthThrottle::default(), Instant::now());
         let mut verifying: Vec<_> = (0..BURST).map(|n| throttle.begin_at(HERE, Some(token(n)), now).unwrap()).collect();
         assert!(throttle.begin_at(HERE, Some(token(BURST)), now).is_none());
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_that_was_good_is_judged_at_once_where_it_was_good_until_it_is_revoked() {
+    fn a_token_that_was_good_is_verified_at_once_where_it_was_good_until_it_is_revoked() {
         let (throttle, now) = (AuthThrottle::default(), Instant::now());
         let verified = |address, n| throttle.begin_at(address, Some(token(n)), now);
         verified(HERE, 7).unwrap().succeeded();

@@ -115,9 +115,7 @@ async fn wait_for_jobs(api: &Api, headers: &HeaderMap, claim: Claim, wait: Durat
             continue;
         }
         // The token may have been revoked while its holder waited.
-        if !api.authenticator.identify(headers).await?.may(Access::Scope(Scope::Work)) {
-            return Err(Problem::new(Code::ScopeMissing, "the token needs the scope work or admin"));
-        }
+        api.authenticator.identify(headers).await?.require(Access::Scope(Scope::Work))?;
         leased = claim_or_give_back(api, claim.clone(), filter, turn).await?;
     }
 }

@@ -125,13 +125,7 @@ async fn authorize(api: &ApiState, head: &mut Parts, route: Option<&MatchedPath>
     if matches!(caller, Caller::Anyone) {
         check_host(&head.uri, &head.headers, &api.hosts).map_err(IntoResponse::into_response)?;
     }
-    if !caller.may(access) {
-        let detail = match access {
-            Access::Scope(scope) => format!("the token needs the scope {scope} or admin"),
-            Access::Public | Access::AnyToken => String::new(),
-        };
-        return Err(Problem::new(Code::ScopeMissing, detail).into_response());
-    }
+    caller.require(access).map_err(IntoResponse::into_response)?;
     head.extensions.insert(caller);
     Ok(())
 }
