@@ -41,7 +41,7 @@ impl StoreCheck {
     }
 }
 
-/// Something that must work for the server to be ready.
+/// Something that must work for the server to be ready. Implement it with the crate `async-trait`.
 #[async_trait]
 pub trait ReadyCheck: Debug + Send + Sync + 'static {
     /// Names it in the response of `/readyz`.
@@ -73,7 +73,7 @@ pub(super) async fn readyz(State(api): State<Api>) -> Result<JsonResponse<Health
     if let Err(reason) = check_store(&api).await {
         wrong.push(format!("store: {reason}"));
     }
-    for check in &api.checks {
+    for check in &api.ready_checks {
         let checked = timeout(CHECK_TIMEOUT, check.check()).await.unwrap_or_else(|_| Err("no answer in time".into()));
         if let Err(reason) = checked {
             wrong.push(format!("{}: {reason}", check.name()));

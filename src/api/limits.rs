@@ -1,6 +1,6 @@
 //! What one caller may take up, named once, each with its reason. `docs/api.md` tells callers.
 //!
-//! Limits on a job itself (payload, priority, schedule …) are in [`job::limits`](crate::job::limits).
+//! Some can be changed: see [`ApiLimits`](super::ApiLimits). Limits on a job itself (payload, priority, schedule …) are in [`job::limits`](crate::job::limits).
 
 use std::time::Duration;
 
@@ -10,6 +10,8 @@ pub(super) const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
 pub(super) const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 /// 60 s for the whole request; a handler that needs longer is stuck.
 pub(super) const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
+/// 30 s for requests in flight to end after the shutdown began.
+pub(super) const SHUTDOWN_GRACE: Duration = Duration::from_secs(30);
 /// 60 s for the client to read one response: 8 MiB over a slow line.
 pub(super) const WRITE_TIMEOUT: Duration = Duration::from_secs(60);
 /// 10 s beyond `wait_ms` for a long poll to be answered.
@@ -73,48 +75,3 @@ pub(super) const TOKEN_MAX_BYTES: usize = 512;
 pub(super) const QUEUE_LABELS_MAX: usize = 1000;
 /// 2 s for the store to answer a health check.
 pub(super) const CHECK_TIMEOUT: Duration = Duration::from_secs(2);
-
-/// The limits an operator or a test may change.
-#[derive(Debug, Clone)]
-pub struct ApiLimits {
-    /// Connections at one time; beyond, only probes and workers are served, the others are answered 503.
-    pub connections: usize,
-    /// Connections from one address (IPv6: from one /64); `None`: three quarters of all.
-    pub connections_per_address: Option<usize>,
-    /// Enqueues at one time; one more is answered 429.
-    pub enqueues_in_flight: usize,
-    /// Bytes of request bodies in memory at one time, those of workers aside; one body more is answered 503.
-    pub body_bytes: usize,
-    /// Bytes of responses to readers in memory at one time; one more large response is 503.
-    pub response_bytes: usize,
-    /// For the head of a request to arrive, and until an idle connection is closed.
-    pub header_timeout: Duration,
-    /// For the body of a request to arrive.
-    pub body_timeout: Duration,
-    /// For a whole request.
-    pub request_timeout: Duration,
-    /// How long requests in flight may go on after the shutdown began.
-    pub shutdown_grace: Duration,
-}
-
-impl Default for ApiLimits {
-    fn default() -> Self {
-        Self {
-            connections: CONNECTIONS_MAX,
-            connections_per_address: None,
-            enqueues_in_flight: ENQUEUES_MAX,
-            body_bytes: BODIES_MAX,
-            response_bytes: READ_RESPONSES_MAX,
-            header_timeout: HEADER_TIMEOUT,
-            body_timeout: BODY_TIMEOUT,
-            request_timeout: REQUEST_TIMEOUT,
-            shutdown_grace: Duration::from_secs(30),
-        }
-    }
-}
-
-impl ApiLimits {
-    pub(super) fn per_address(&self) -> usize {
-        self.connections_per_address.unwrap_or(self.connections.saturating_mul(3) / 4).max(1)
-    }
-}

@@ -29,6 +29,7 @@ mod problem;
 mod queues;
 mod response_memory;
 mod serve;
+mod settings;
 mod settle;
 mod state;
 mod stats;
@@ -43,16 +44,16 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 pub use health::ReadyCheck;
-pub use limits::ApiLimits;
 pub use openapi::openapi_json;
 pub use serve::{Exposed, ServeError, may_bind, serve, serve_probes};
-pub use state::ApiSettings;
+pub use settings::{ApiLimits, ApiSettings};
 
 use self::problem::{Code, Problem};
 use self::state::{Api, ApiState, Exposure};
 
-/// The API as a router of its own, for embedding. It assumes that only this machine can reach it: without tokens it is
-/// open, to `Host` names of the loopback. Prefer [`serve()`], which also minds connections and time.
+/// The API as an [`axum`] router, to be nested in one of your own; the only place where a type of `axum` is part of this
+/// crate's interface. It assumes that only this machine can reach it: without tokens it is open, to `Host` names of the
+/// loopback. Prefer [`serve()`], which also limits connections and time.
 pub fn router(settings: ApiSettings) -> Router {
     metrics::install();
     assemble(ApiState::new(settings, Exposure::Loopback), routes())

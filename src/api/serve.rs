@@ -29,7 +29,8 @@ use super::connection_limit::{ConnectionLimit, ConnectionPermit, OrdinaryPermit,
 use super::limits::{HEAD_MAX_BYTES, IN_RESERVE_HEADER_TIMEOUT, IN_RESERVE_WRITE_TIMEOUT, WRITE_TIMEOUT};
 use super::middleware::{InReserve, PeerAddress, REQUEST_ID};
 use super::problem::{Code, Problem};
-use super::state::{Api, ApiSettings, ApiState, DETACHED_TASKS_MAX, Exposure};
+use super::settings::ApiSettings;
+use super::state::{Api, ApiState, DETACHED_TASKS_MAX, Exposure};
 use super::urgent_runtime::{FirstBytes, UrgentRuntime, peek};
 use super::write_timeout::WriteTimeout;
 use crate::planted::{Bug, planted};
@@ -47,6 +48,7 @@ const METRICS_UPKEEP: Duration = Duration::from_secs(5);
 
 /// The server could not start.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum ServeError {
     /// Strangers could reach it, and nothing would stop them.
     #[error(transparent)]

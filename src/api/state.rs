@@ -1,6 +1,5 @@
-//! What an API server is made of: its settings, and what its requests share.
+//! What all requests to an API server share.
 
-use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,60 +10,17 @@ use tracing::Instrument;
 use super::auth::Authenticator;
 use super::auth_throttle::AuthThrottle;
 use super::health::{ReadyCheck, StoreCheck};
-use super::limits::{ApiLimits, WORKER_BODIES_MAX};
+use super::limits::WORKER_BODIES_MAX;
 use super::long_poll_turns::LongPollTurns;
 use super::memory_budget::MemoryBudget;
 use super::problem::{Code, Problem};
 use super::response_memory::ResponseMemory;
+use super::settings::{ApiLimits, ApiSettings};
 use super::stats::Rates;
-use crate::job::limits::LEASE_DEFAULT;
 use crate::queue::Queue;
 
 /// More tasks than a process can have at one time.
 pub(super) const DETACHED_TASKS_MAX: u32 = 1 << 30;
-
-/// How an API server is to behave.
-#[derive(Clone)]
-pub struct ApiSettings {
-    /// The queue it serves.
-    pub queue: Queue,
-    /// The first token: it may do everything. Others are made with it.
-    pub admin_token: Option<String>,
-    /// Names that the `Host` header may give, besides those of the loopback, while there is no token.
-    pub hosts: Vec<String>,
-    /// How long a lease lasts without a heartbeat, where the worker does not say.
-    pub lease: Duration,
-    /// What `/readyz` looks at, besides the store.
-    pub checks: Vec<Arc<dyn ReadyCheck>>,
-    /// What one caller may take up.
-    pub limits: ApiLimits,
-}
-
-impl ApiSettings {
-    /// The usual settings.
-    pub fn new(queue: Queue) -> Self {
-        Self {
-            queue,
-            admin_token: None,
-            hosts: Vec::new(),
-            lease: LEASE_DEFAULT,
-            checks: Vec::new(),
-            limits: ApiLimits::default(),
-        }
-    }
-}
-
-impl fmt::Debug for ApiSettings {
-    /// Without the token.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ApiSettings")
-            .field("queue", &self.queue)
-            .field("hosts", &self.hosts)
-            .field("lease", &self.lease)
-            .field("limits", &self.limits)
-            .finish_non_exhaustive()
-    }
-}
 
 /// Who can reach the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,14 +31,14 @@ pub(super) enum Exposure {
     Network,
 }
 
-/// ApiState by all requests.
+/// Shared by all requests.
 pub(super) struct ApiState {
     pub(super) queue: Queue,
     pub(super) authenticator: Arc<Authenticator>,
     pub(super) hosts: Vec<String>,
     pub(super) throttle: AuthThrottle,
     pub(super) rates: Rates,
-    pub(super) checks: Vec<Arc<dyn ReadyCheck>>,
+    pub(super) ready_checks: Vec<Arc<dyn ReadyCheck>>,
     pub(super) limits: ApiLimits,
     /// Permits for enqueues.
     pub(super) enqueues: Arc<Semaphore>,
@@ -117,7 +73,7 @@ impl ApiState {
             hosts,
             throttle: AuthThrottle::default(),
             rates: Rates::default(),
-            checks: settings.checks,
+            ready_checks: settings.ready_checks,
             enqueues: Arc::new(Semaphore::new(settings.limits.enqueues_in_flight)),
             bodies: MemoryBudget::of_bytes(settings.limits.body_bytes),
             worker_bodies: MemoryBudget::of_bytes(WORKER_BODIES_MAX),

@@ -88,18 +88,15 @@ pub(super) async fn serve_with(
 }
 
 pub(super) fn api_settings(settings: &Settings, queue: Queue, crew: &Crew) -> ApiSettings {
-    ApiSettings {
-        admin_token: settings.admin_token.clone(),
-        hosts: settings.api_hosts.clone(),
-        lease: settings.lease,
-        checks: crew.checks(),
-        limits: ApiLimits {
-            connections: settings.max_connections,
-            connections_per_address: settings.max_connections_per_address,
-            enqueues_in_flight: settings.max_enqueues_in_flight,
-            shutdown_grace: settings.shutdown_grace.min(REQUESTS_GRACE_MAX),
-            ..ApiLimits::default()
-        },
-        ..ApiSettings::new(queue)
-    }
+    let limits = ApiLimits::default()
+        .connections(settings.max_connections)
+        .connections_per_address(settings.max_connections_per_address)
+        .enqueues_in_flight(settings.max_enqueues_in_flight)
+        .shutdown_grace(settings.shutdown_grace.min(REQUESTS_GRACE_MAX));
+    ApiSettings::new(queue)
+        .admin_token(settings.admin_token.clone())
+        .hosts(&settings.api_hosts)
+        .lease(settings.lease)
+        .ready_checks(crew.checks())
+        .limits(limits)
 }
