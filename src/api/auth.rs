@@ -1,22 +1,21 @@
-//! Who is calling and what they may do. One table, deny by default: what it does not name needs `admin`.
+//! Authentication: finds out who is calling, by the token they sent. What callers may do is in
+//! [`access`](super::access).
 //!
-//! Tokens are `id.secret`. Only the SHA-256 of a secret is known here; it is refreshed up by id and compared in constant
+//! Tokens are `id.secret`. Only the SHA-256 of a secret is known here; it is looked up by id and compared in constant
 //! time. Tokens are cached for less than a second, so that a revoked one stops working within one.
 
 use std::collections::HashMap;
-use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
+use axum::http::HeaderMap;
 use axum::http::header::AUTHORIZATION;
-use axum::http::{HeaderMap, Method};
-use sha2::{Digest, Sha256};
-use subtle::ConstantTimeEq;
 use tokio::sync::Mutex;
 use tokio::time::timeout;
 use tracing::Instrument;
 
+use super::access::{ApiToken, Caller, SecretHash};
 use super::limits::TOKEN_MAX_BYTES;
 use super::problem::{Code, Problem};
 use super::state::Exposure;
@@ -29,99 +28,10 @@ const FAILURE_FRESH: Duration = Duration::from_millis(200);
 /// 5 s: everybody waits for one refresh, so it has to end.
 const REFRESH_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What a route requires of its caller.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Access {
-    /// Nothing.
-    Public,
-    /// Any valid token: the answer will be that there is no such route.
-    AnyToken,
-    /// A token with this scope, or `admin`.
-    Scope(Scope),
-}
-
-/// The table. `route` is the template that matched, if one did.
-pub(super) fn required_access(method: &Method, route: Option<&str>) -> Access {
-    let Some(route) = route else { return Access::AnyToken };
-    match (method, route) {
-        (_, "/livez" | "/readyz" | "/health") => Access::Public,
-        (_, "/tokens" | "/tokens/{id}") => Access::Scope(Scope::Admin),
-        (&Method::GET | &Method::HEAD, _) => Access::Scope(Scope::Read),
-        (&Method::POST, "/jobs" | "/jobs/batch") => Access::Scope(Scope::Enqueue),
-        (&Method::POST, "/leases" | "/leases/heartbeat" | "/leases/settle") => Access::Scope(Scope::Work),
-        _ => Access::Scope(Scope::Admin),
-    }
-}
-
-/// SHA-256 of a secret. Not printed: it identifies one.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) struct SecretHash([u8; 32]);
-
-impl SecretHash {
-    pub(super) fn of(secret: &str) -> Self {
-        Self(Sha256::digest(secret.as_bytes()).into())
-    }
-
-    pub(super) fn as_bytes(&self) -> &[u8; 32] {
-        &self.0
-    }
-
-    fn matches(&self, other: &Self) -> bool {
-        self.0.ct_eq(&other.0).into()
-    }
-}
-
-impl fmt::Debug for SecretHash {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("SecretHash")
-    }
-}
-
-/// Who is calling.
-#[derive(Debug, Clone)]
-pub(super) enum Caller {
-    /// Anybody on this machine: there is no token yet.
-    Anyone,
-    /// The holder of a token.
-    Holder {
-        /// What their leases belong to.
-        secret: SecretHash,
-        /// What they may do.
-        scopes: Vec<Scope>,
-    },
-}
-
-impl Caller {
-    pub(super) fn may(&self, access: Access) -> bool {
-        match (self, access) {
-            (Self::Anyone, _) | (_, Access::Public | Access::AnyToken) => true,
-            (Self::Holder { scopes, .. }, Access::Scope(scope)) => {
-                scopes.contains(&scope) || scopes.contains(&Scope::Admin)
-            }
-        }
-    }
-
-    pub(super) fn require(&self, access: Access) -> Result<(), Problem> {
-        match access {
-            Access::Scope(scope) if !self.may(access) => Err(scope_missing(scope)),
-            _ => Ok(()),
-        }
-    }
-}
-
-/// What a caller without the scope is told.
-fn scope_missing(scope: Scope) -> Problem {
-    let detail = match scope {
-        Scope::Admin => "the token needs the scope admin".to_owned(),
-        scope => format!("the token needs the scope {scope} or admin"),
-    };
-    Problem::new(Code::ScopeMissing, detail)
-}
-
 /// Tells who sent a request, by the tokens that the store knows.
 pub(super) struct Authenticator {
     store: Arc<dyn Store>,
-    admin: Option<SecretHash>,
+    admin: Option<Arc<ApiToken>>,
     exposure: Exposure,
     cached: RwLock<Option<CachedTokens>>,
     /// One query of the store at a time; holds when the last one failed.
@@ -131,15 +41,18 @@ pub(super) struct Authenticator {
     had_token: AtomicBool,
 }
 
+/// By their ids.
+type Tokens = HashMap<String, Arc<ApiToken>>;
+
 #[derive(Clone)]
 struct CachedTokens {
-    tokens: Arc<HashMap<String, TokenRecord>>,
+    tokens: Arc<Tokens>,
     seen: Instant,
 }
 
 impl Authenticator {
     pub(super) fn new(store: Arc<dyn Store>, admin: Option<&str>, exposure: Exposure) -> Self {
-        let admin = admin.map(SecretHash::of);
+        let admin = admin.map(|token| Arc::new(ApiToken::of_operator(SecretHash::of(token))));
         Self {
             store,
             admin,
@@ -154,9 +67,9 @@ impl Authenticator {
     pub(super) async fn identify(self: &Arc<Self>, headers: &HeaderMap) -> Result<Caller, Problem> {
         let bearer = bearer(headers);
         if let (Some(admin), Some(token)) = (&self.admin, bearer)
-            && admin.matches(&SecretHash::of(token))
+            && admin.secret.matches(&SecretHash::of(token))
         {
-            return Ok(Caller::Holder { secret: *admin, scopes: vec![Scope::Admin] });
+            return Ok(Caller::Holder(admin.clone()));
         }
         // Without a token that could be known, only an open server answers.
         if bearer.is_none() && (self.admin.is_some() || self.exposure == Exposure::Network) {
@@ -173,17 +86,14 @@ impl Authenticator {
         let (id, secret) = bearer.and_then(|token| token.split_once('.')).ok_or_else(unauthorized)?;
         let secret = SecretHash::of(secret);
         match tokens.get(id) {
-            Some(token) if SecretHash(token.secret_sha256).matches(&secret) => {
-                Ok(Caller::Holder { secret, scopes: token.scopes.clone() })
-            }
+            Some(token) if token.secret.matches(&secret) => Ok(Caller::Holder(token.clone())),
             _ => Err(unauthorized()),
         }
     }
 
     /// Whether some token exists that may do everything.
     pub(super) async fn has_admin(self: &Arc<Self>) -> Result<bool, Problem> {
-        let is_admin = |token: &TokenRecord| token.scopes.contains(&Scope::Admin);
-        Ok(self.admin.is_some() || self.tokens().await?.values().any(is_admin))
+        Ok(self.admin.is_some() || self.tokens().await?.values().any(|token| token.allows(Scope::Admin)))
     }
 
     /// Forgets a token; `false` if there is none with this id. The last one that could make others stays.
@@ -206,7 +116,7 @@ impl Authenticator {
         *self.cached.write().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    async fn tokens(self: &Arc<Self>) -> Result<Arc<HashMap<String, TokenRecord>>, Problem> {
+    async fn tokens(self: &Arc<Self>) -> Result<Arc<Tokens>, Problem> {
         if let Some(tokens) = self.fresh() {
             return Ok(tokens);
         }
@@ -216,7 +126,7 @@ impl Authenticator {
         refreshed.unwrap_or_else(|_| Err(StoreError::new(StoreErrorKind::Internal, "tokens").into()))
     }
 
-    async fn refresh(&self) -> Result<Arc<HashMap<String, TokenRecord>>, Problem> {
+    async fn refresh(&self) -> Result<Arc<Tokens>, Problem> {
         let mut failed = self.refreshing.lock().await;
         if let Some(tokens) = self.fresh() {
             return Ok(tokens);
@@ -231,7 +141,8 @@ impl Authenticator {
         match answer.unwrap_or_else(|_| Err(StoreError::new(StoreErrorKind::Timeout, "tokens"))) {
             Ok(tokens) => {
                 *failed = None;
-                let tokens: HashMap<_, _> = tokens.into_iter().map(|token| (token.id.clone(), token)).collect();
+                let tokens: Tokens =
+                    tokens.into_iter().map(|token| (token.id.clone(), Arc::new(ApiToken::from(token)))).collect();
                 let tokens = Arc::new(tokens);
                 let cached = CachedTokens { tokens: tokens.clone(), seen };
                 *self.cached.write().unwrap_or_else(PoisonError::into_inner) = Some(cached);
@@ -253,7 +164,7 @@ impl Authenticator {
         Ok(tokens)
     }
 
-    fn fresh(&self) -> Option<Arc<HashMap<String, TokenRecord>>> {
+    fn fresh(&self) -> Option<Arc<Tokens>> {
         let cached = self.cached.read().unwrap_or_else(PoisonError::into_inner);
         cached.as_ref().filter(|cached| cached.seen.elapsed() < FRESH).map(|cached| cached.tokens.clone())
     }
@@ -299,22 +210,5 @@ mod tests {
             assert_eq!(bearer(&headers(bad)), None, "{bad:?}");
         }
         assert_eq!(bearer(&headers(&["Bearer a.b", "Bearer a.b"])), None);
-    }
-
-    #[test]
-    fn a_refusal_names_each_scope_that_would_do_once() {
-        let caller = Caller::Holder { secret: SecretHash::of("a"), scopes: vec![Scope::Enqueue] };
-        let refused = |scope| caller.require(Access::Scope(scope)).unwrap_err().body("r-1");
-        assert!(refused(Scope::Work).contains("the token needs the scope work or admin\""));
-        assert!(refused(Scope::Admin).contains("the token needs the scope admin\""));
-        assert!(caller.require(Access::Scope(Scope::Enqueue)).is_ok() && caller.require(Access::AnyToken).is_ok());
-    }
-
-    #[test]
-    fn a_route_nobody_thought_of_needs_admin() {
-        assert_eq!(required_access(&Method::PATCH, Some("/new")), Access::Scope(Scope::Admin));
-        assert_eq!(required_access(&Method::POST, Some("/new")), Access::Scope(Scope::Admin));
-        assert_eq!(required_access(&Method::DELETE, Some("/jobs/{id}")), Access::Scope(Scope::Admin));
-        assert_eq!(required_access(&Method::GET, None), Access::AnyToken);
     }
 }

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::Semaphore;
 
-use super::auth::SecretHash;
+use super::access::SecretHash;
 use super::unread_body::KeepAlive;
 use crate::planted::{Bug, planted};
 

@@ -8,7 +8,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use tokio::sync::OwnedSemaphorePermit;
 
-use super::auth::{Access, Caller};
+use super::access::{Access, Caller};
 use super::extract::{JsonBody, JsonResponse, ok};
 use super::problem::{Code, Problem};
 use super::state::{Api, ApiState, run_to_completion};

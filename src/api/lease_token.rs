@@ -6,7 +6,7 @@ use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 use uuid::Uuid;
 
-use super::auth::{Caller, SecretHash};
+use super::access::{Caller, SecretHash};
 use crate::job::LeaseToken;
 
 /// 16 bytes: as hard to guess as the lease itself.
@@ -16,9 +16,9 @@ const TAG_BYTES: usize = 16;
 pub(super) fn write(token: LeaseToken, caller: &Caller) -> String {
     match caller {
         Caller::Anyone => token.to_string(),
-        Caller::Holder { secret, .. } => {
+        Caller::Holder(holder) => {
             let mut tag = [0; TAG_BYTES];
-            tag.copy_from_slice(&mac(token, secret).finalize().into_bytes()[..TAG_BYTES]);
+            tag.copy_from_slice(&mac(token, &holder.secret).finalize().into_bytes()[..TAG_BYTES]);
             // 16 bytes as 32 hex digits.
             format!("{token}.{}", Uuid::from_bytes(tag).simple())
         }
@@ -29,10 +29,10 @@ pub(super) fn write(token: LeaseToken, caller: &Caller) -> String {
 pub(super) fn read(text: &str, caller: &Caller) -> Option<LeaseToken> {
     let (lease, tag) = text.split_once('.').unwrap_or((text, ""));
     let token = lease.parse().ok()?;
-    if let Caller::Holder { secret, .. } = caller {
+    if let Caller::Holder(holder) = caller {
         let tag = Uuid::try_parse(tag).ok()?;
         // In constant time.
-        mac(token, secret).verify_truncated_left(tag.as_bytes()).ok()?;
+        mac(token, &holder.secret).verify_truncated_left(tag.as_bytes()).ok()?;
     }
     Some(token)
 }
@@ -46,11 +46,14 @@ fn mac(token: LeaseToken, secret: &SecretHash) -> Hmac<Sha256> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use super::super::access::ApiToken;
     use super::*;
 
     #[test]
     fn a_lease_can_be_shown_only_by_the_token_that_claimed_it() {
-        let holder = |secret| Caller::Holder { secret: SecretHash::of(secret), scopes: vec![] };
+        let holder = |secret| Caller::Holder(Arc::new(ApiToken::of_operator(SecretHash::of(secret))));
         let (a, b, token) = (holder("a"), holder("b"), LeaseToken::random());
         let text = write(token, &a);
         assert_eq!(read(&text, &a), Some(token));

@@ -11,7 +11,7 @@ use axum::response::Response;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tokio::time::{Instant, timeout};
 
-use super::auth::{Access, Caller};
+use super::access::{Access, Caller};
 use super::extract::{self, JsonBody};
 use super::lease_token;
 use super::limits::{IN_RESERVE_WAIT_MAX, LEASE_STEP, LEASES_MAX_BYTES, LONG_POLL_SLACK, WAIT_MAX};

@@ -20,7 +20,8 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use tracing::Instrument;
 
-use super::auth::{Access, Caller, bearer, required_access};
+use super::access::{Access, Caller, required_access};
+use super::auth::bearer;
 use super::cross_site::{check_host, check_origin};
 use super::limits::{IN_RESERVE_BODY_TIMEOUT, REFUSED_BODY_TIMEOUT};
 use super::problem::{Code, Problem};

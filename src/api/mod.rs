@@ -6,6 +6,7 @@
 //!
 //! Start reading at [`serve()`] and at the list of routes below; then one file per group of routes.
 
+mod access;
 mod auth;
 mod auth_throttle;
 mod connection_limit;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use axum::Extension;
 use axum::extract::State;
 
-use super::auth::Caller;
+use super::access::Caller;
 use super::extract::{JsonBody, JsonResponse, ok};
 use super::leases::lease_duration;
 use super::problem::Problem;

@@ -5,7 +5,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use uuid::Uuid;
 
-use super::auth::{Caller, SecretHash};
+use super::access::{Caller, SecretHash};
 use super::extract::PathText;
 use super::extract::{JsonBody, JsonResponse, ok};
 use super::problem::Problem;
