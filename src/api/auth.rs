@@ -19,7 +19,8 @@ use super::access::{ApiToken, Caller, SecretHash};
 use super::limits::TOKEN_MAX_BYTES;
 use super::problem::{Code, Problem};
 use super::state::Exposure;
-use crate::store::{LastAdmin, Scope, Store, StoreError, StoreErrorKind, TokenDeleted, TokenRecord};
+use crate::queue::Queue;
+use crate::store::{LastAdmin, Scope, StoreError, StoreErrorKind, TokenDeleted, TokenRecord};
 
 /// 500 ms: a revoked token works for at most this long, plus one query of the store.
 const FRESH: Duration = Duration::from_millis(500);
@@ -30,7 +31,7 @@ const REFRESH_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Tells who sent a request, by the tokens that the store knows.
 pub(super) struct Authenticator {
-    store: Arc<dyn Store>,
+    queue: Queue,
     admin: Option<Arc<ApiToken>>,
     exposure: Exposure,
     cached: RwLock<Option<CachedTokens>>,
@@ -51,10 +52,10 @@ struct CachedTokens {
 }
 
 impl Authenticator {
-    pub(super) fn new(store: Arc<dyn Store>, admin: Option<&str>, exposure: Exposure) -> Self {
+    pub(super) fn new(queue: Queue, admin: Option<&str>, exposure: Exposure) -> Self {
         let admin = admin.map(|token| Arc::new(ApiToken::of_operator(SecretHash::of(token))));
         Self {
-            store,
+            queue,
             admin,
             exposure,
             cached: RwLock::default(),
@@ -99,7 +100,7 @@ impl Authenticator {
     /// Forgets a token; `false` if there is none with this id. The last one that could make others stays.
     pub(super) async fn revoke(&self, id: String) -> Result<bool, Problem> {
         let last_admin = if self.admin.is_some() { LastAdmin::Delete } else { LastAdmin::Keep };
-        let deleted = self.store.delete_token(id, last_admin).await;
+        let deleted = self.queue.delete_token(&id, last_admin).await;
         self.invalidate();
         match deleted? {
             TokenDeleted::Deleted => Ok(true),
@@ -156,9 +157,9 @@ impl Authenticator {
     }
 
     async fn query_store(&self) -> Result<Vec<TokenRecord>, StoreError> {
-        let tokens = self.store.tokens().await?;
+        let tokens = self.queue.tokens().await?;
         if !self.had_token.load(Ordering::Relaxed) {
-            let had_token = !tokens.is_empty() || self.store.had_token().await?;
+            let had_token = !tokens.is_empty() || self.queue.had_token().await?;
             self.had_token.store(had_token, Ordering::Relaxed);
         }
         Ok(tokens)

@@ -138,7 +138,7 @@ async fn claim_or_give_back(
             return;
         }
         let give_back = |lease: &Lease| Settle { lease: lease.key(), outcome: Outcome::Released };
-        if let Err(error) = api.queue.store().settle(unwanted.iter().map(give_back).collect()).await {
+        if let Err(error) = api.queue.settle(unwanted.iter().map(give_back).collect()).await {
             tracing::warn!(%error, "jobs claimed for a caller that hung up wait for their lease to expire");
         }
     });
@@ -157,18 +157,18 @@ async fn claim_in_steps(
     let mut leased = Leased { leases: Vec::new(), memory, bytes: 0 };
     loop {
         let (began, max) = (Instant::now(), (claim.max - leased.leases.len()).min(LEASE_STEP));
-        let step = match api.queue.store().claim(Claim { max, ..claim.clone() }).await {
+        let step = match api.queue.claim(Claim { max, ..claim.clone() }).await {
             Ok(step) => step,
             Err(error) if leased.leases.is_empty() => return Err(error),
             // What was claimed before must not wait for its lease to expire.
             Err(_) => return Ok(leased.fitted()),
         };
-        if step.is_empty() {
+        if step.leases.is_empty() {
             api.long_poll_turns.record_empty(filter, began);
         }
-        let is_short = step.len() < max;
-        leased.bytes += step.iter().map(weight).sum::<usize>();
-        leased.leases.extend(step);
+        let is_short = step.leases.len() < max;
+        leased.bytes += step.leases.iter().map(weight).sum::<usize>();
+        leased.leases.extend(step.leases);
         let has_memory = leased.memory.grow_to(leased.bytes).is_ok();
         if is_short || !has_memory || leased.leases.len() >= claim.max || leased.bytes > LEASES_MAX_BYTES {
             return Ok(leased.fitted());

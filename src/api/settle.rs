@@ -51,7 +51,7 @@ pub(super) async fn heartbeat(
     let memory = body.memory;
     let extended = run_to_completion(&api, |api| async move {
         let _held = memory;
-        api.queue.store().extend(Extend { beats: known, lease }).await
+        api.queue.extend(Extend { beats: known, lease }).await
     });
     let mut extended = extended.await??.into_iter();
     let verdicts = beats.iter().map(|beat| match beat.as_ref().and_then(|_| extended.next()) {
@@ -114,7 +114,7 @@ pub(super) async fn settle(
     let memory = body.memory;
     let answers = run_to_completion(&api, |api| async move {
         let _held = memory;
-        api.queue.store().settle(known).await
+        api.queue.settle(known).await
     });
     let mut answers = verdicts(answers.await?)?.into_iter();
     let verdicts = settles.iter().map(|settle| settle.as_ref().and_then(|_| answers.next()).unwrap_or("lost"));

@@ -66,7 +66,7 @@ impl ApiState {
         let hosts = settings.hosts.iter().map(|host| host.to_ascii_lowercase()).collect();
         Arc::new(Self {
             authenticator: Arc::new(Authenticator::new(
-                settings.queue.store().clone(),
+                settings.queue.clone(),
                 settings.admin_token.as_deref(),
                 exposure,
             )),
