@@ -9,8 +9,9 @@ use axum::http::Method;
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
+use super::middleware::PeerAddress;
 use super::problem::{Code, Problem};
-use crate::store::{Scope, TokenRecord};
+use crate::store::{Actor, Scope, TokenRecord};
 
 /// What a route requires of its caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -105,6 +106,19 @@ impl Caller {
             (Self::Anyone, _) | (_, Access::Public | Access::AnyToken) => true,
             (Self::Holder(token), Access::Scope(scope)) => token.allows(scope),
         }
+    }
+
+    /// As what they do is recorded.
+    pub(super) fn actor(&self, request_id: &str, peer: Option<PeerAddress>) -> Actor {
+        let actor = match self {
+            Self::Anyone => Actor::new("anyone"),
+            Self::Holder(token) => {
+                let actor = Actor::new(&token.name);
+                if let Some(id) = &token.id { actor.token(id) } else { actor }
+            }
+        };
+        let actor = actor.request(request_id);
+        if let Some(PeerAddress(peer)) = peer { actor.address(peer.ip().to_canonical()) } else { actor }
     }
 
     pub(super) fn require(&self, access: Access) -> Result<(), Problem> {

@@ -97,10 +97,10 @@ impl Authenticator {
         Ok(self.admin.is_some() || self.tokens().await?.values().any(|token| token.allows(Scope::Admin)))
     }
 
-    /// Forgets a token; `false` if there is none with this id. The last one that could make others stays.
-    pub(super) async fn revoke(&self, id: String) -> Result<bool, Problem> {
+    /// Forgets a token, on behalf of whom the queue acts for; `false` if there is none with this id. The last one that could make others stays.
+    pub(super) async fn revoke(&self, queue: &Queue, id: &str) -> Result<bool, Problem> {
         let last_admin = if self.admin.is_some() { LastAdmin::Delete } else { LastAdmin::Keep };
-        let deleted = self.queue.delete_token(&id, last_admin).await;
+        let deleted = queue.delete_token(id, last_admin).await;
         self.invalidate();
         match deleted? {
             TokenDeleted::Deleted => Ok(true),

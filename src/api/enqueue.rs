@@ -13,8 +13,7 @@ use super::extract::{JsonBody, JsonResponse, ok};
 use super::problem::{Code, Problem};
 use super::state::{Api, ApiState, run_to_completion};
 use super::wire;
-use crate::job::limits::BATCH_MAX;
-use crate::queue::{BatchError, EnqueueError};
+use crate::queue::EnqueueError;
 use crate::store::Scope;
 
 const IDEMPOTENCY_KEY: &str = "idempotency-key";
@@ -76,11 +75,7 @@ pub(super) async fn enqueue_batch(
     Extension(caller): Extension<Caller>,
     body: JsonBody<wire::JobBatch>,
 ) -> Result<JsonResponse<wire::BatchResults>, Problem> {
-    let jobs = body.value.jobs;
-    if jobs.is_empty() || jobs.len() > BATCH_MAX {
-        return Err(BatchError::Size { given: jobs.len() }.into());
-    }
-    let requests = jobs.into_iter().map(|job| job.into_request(None)).collect::<Result<Vec<_>, _>>();
+    let requests = body.value.jobs.into_iter().map(|job| job.into_request(None)).collect::<Result<Vec<_>, _>>();
     let requests = requests.map_err(EnqueueError::from)?;
     let permit = enqueue_permit(&api)?;
     let enqueued = run_to_completion(&api, |api| async move {

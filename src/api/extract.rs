@@ -20,6 +20,22 @@ use super::problem::{Code, Problem, shortened};
 use super::state::Api;
 use super::wire::{self, Nul, check_json};
 use crate::job::JobId;
+use crate::queue::Queue;
+use crate::store::Actor;
+
+/// The queue on behalf of the caller, for routes by which operators change something: the store is told who asked.
+pub(super) struct OperatorQueue(pub(super) Queue);
+
+impl FromRequestParts<Api> for OperatorQueue {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Problem> {
+        let actor = parts.extensions.get::<Actor>().cloned();
+        // The middleware puts it there for every route that needs a token.
+        let actor = actor.ok_or_else(|| Problem::new(Code::Internal, "the caller is not known"))?;
+        Ok(Self(api.queue.by(actor)))
+    }
+}
 
 /// `{id}` of a job. Anything but a UUID is 400.
 pub(super) struct PathId(pub(super) JobId);

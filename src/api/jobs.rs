@@ -4,8 +4,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 
-use super::extract::PathId;
-use super::extract::{JsonResponse, ok};
+use super::extract::{JsonResponse, OperatorQueue, PathId, ok};
 use super::problem::{Code, Problem};
 use super::state::{Api, run_to_completion};
 use super::wire;
@@ -59,9 +58,10 @@ pub(super) async fn get_attempts(State(api): State<Api>, PathId(id): PathId) -> 
 )]
 pub(super) async fn cancel_job(
     State(api): State<Api>,
+    OperatorQueue(queue): OperatorQueue,
     PathId(id): PathId,
 ) -> Result<JsonResponse<wire::CancelAnswer>, Problem> {
-    match run_to_completion(&api, |api| async move { api.queue.cancel(id).await }).await?? {
+    match run_to_completion(&api, |_| async move { queue.cancel(id).await }).await?? {
         Cancelled::Now => Ok(ok(wire::CancelAnswer { status: "cancelled" })),
         Cancelled::Requested => Ok(JsonResponse(StatusCode::ACCEPTED, wire::CancelAnswer { status: "pending" })),
         Cancelled::AlreadyFinished(status) => {
@@ -79,9 +79,10 @@ pub(super) async fn cancel_job(
 )]
 pub(super) async fn redrive_job(
     State(api): State<Api>,
+    OperatorQueue(queue): OperatorQueue,
     PathId(id): PathId,
 ) -> Result<JsonResponse<wire::JobView>, Problem> {
-    match run_to_completion(&api, |api| async move { api.queue.redrive(id).await }).await?? {
+    match run_to_completion(&api, |_| async move { queue.redrive(id).await }).await?? {
         Redriven::Queued(job) => Ok(ok(job.into())),
         Redriven::NotDead(status) => Err(Problem::new(
             Code::NotDead,
@@ -97,8 +98,12 @@ pub(super) async fn redrive_job(
     params(("id" = uuid::Uuid, Path)),
     responses((status = 204, description = "gone"), (status = 404), (status = 409)),
 )]
-pub(super) async fn delete_job(State(api): State<Api>, PathId(id): PathId) -> Result<StatusCode, Problem> {
-    match run_to_completion(&api, |api| async move { api.queue.delete(id).await }).await?? {
+pub(super) async fn delete_job(
+    State(api): State<Api>,
+    OperatorQueue(queue): OperatorQueue,
+    PathId(id): PathId,
+) -> Result<StatusCode, Problem> {
+    match run_to_completion(&api, |_| async move { queue.delete(id).await }).await?? {
         Deleted::Gone => Ok(StatusCode::NO_CONTENT),
         Deleted::NotFinished(status) => {
             Err(Problem::new(Code::NotFinished, format!("job {id} is {status}: cancel it first, or let it finish")))

@@ -3,8 +3,7 @@
 use axum::extract::State;
 use axum::http::StatusCode;
 
-use super::extract::PathText;
-use super::extract::{JsonBody, JsonResponse, ok};
+use super::extract::{JsonBody, JsonResponse, OperatorQueue, PathText, ok};
 use super::problem::Problem;
 use super::state::{Api, run_to_completion};
 use super::wire::{KindDeclaration, KindView, RetryDeclaration, within};
@@ -38,14 +37,15 @@ pub(super) async fn list_kinds(State(api): State<Api>) -> Result<JsonResponse<Ve
 )]
 pub(super) async fn declare_kind(
     State(api): State<Api>,
+    OperatorQueue(queue): OperatorQueue,
     PathText(name): PathText,
     body: JsonBody<KindDeclaration>,
 ) -> Result<JsonResponse<KindView>, Problem> {
     let definition = definition(Kind::new(&name)?, body.value)?;
     let (stored, memory) = (definition.clone(), body.memory);
-    let is_new = run_to_completion(&api, |api| async move {
+    let is_new = run_to_completion(&api, |_| async move {
         let _held = memory;
-        api.queue.put_kind(stored).await
+        queue.put_kind(stored).await
     });
     let is_new = is_new.await??;
     let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
@@ -60,9 +60,13 @@ pub(super) async fn declare_kind(
     params(("kind" = String, Path, pattern = "^[a-z0-9_.:-]{1,64}$")),
     responses((status = 204, description = "forgotten"), (status = 404), (status = 409)),
 )]
-pub(super) async fn delete_kind(State(api): State<Api>, PathText(name): PathText) -> Result<StatusCode, Problem> {
+pub(super) async fn delete_kind(
+    State(api): State<Api>,
+    OperatorQueue(queue): OperatorQueue,
+    PathText(name): PathText,
+) -> Result<StatusCode, Problem> {
     let kind = Kind::new(&name).map_err(|_| Problem::not_found("kind", &name))?;
-    match run_to_completion(&api, |api| async move { api.queue.delete_kind(&kind).await }).await?? {
+    match run_to_completion(&api, |_| async move { queue.delete_kind(&kind).await }).await?? {
         true => Ok(StatusCode::NO_CONTENT),
         false => Err(Problem::not_found("kind", name)),
     }

@@ -24,11 +24,13 @@ use super::state::{Api, ApiState, run_to_completion};
 use super::wire::{self, Integer, duration, within};
 use crate::job::limits::{BATCH_MAX, LEASE_MAX, LEASE_MIN, PAYLOAD_MAX_BYTES};
 use crate::job::{Json, Kind, Lease, NotAName, Outcome, QueueName, WorkerId};
-use crate::store::{Claim, Scope, Settle, StoreError, StoreErrorKind, WorkerFate};
+use crate::store::{Claim, Scope, Settle, StoreError, StoreErrorKind};
 
 /// 500 ms, growing to 2 s: finds jobs whose time has come. New ones wake the poll.
 const POLL_FIRST: Duration = Duration::from_millis(500);
 const POLL_LONGEST: Duration = Duration::from_secs(2);
+/// 10 ms, however soon the store says that there is something: a poll must not spin.
+const POLL_SHORTEST: Duration = Duration::from_millis(10);
 /// 1 s: a poll that is woken at its very end still gets to claim.
 const TURN_SLACK: Duration = Duration::from_secs(1);
 
@@ -51,20 +53,18 @@ pub(super) async fn lease(
     let JsonBody { value: request, memory } = body;
     let wait = duration("wait_ms", request.wait_ms, Duration::ZERO..=WAIT_MAX)?.unwrap_or_default();
     let wait = if in_reserve.is_some() { wait.min(IN_RESERVE_WAIT_MAX) } else { wait };
-    let claim = Claim {
-        worker: WorkerId::new(&request.worker)?,
-        queues: names("queues", request.queues, QueueName::new)?,
-        kinds: names("kinds", request.kinds, Kind::new)?,
-        max: within("max", request.max, 1..=BATCH_MAX as i64)?.map_or(1, |max| max as usize),
-        max_bytes: LEASES_MAX_BYTES,
-        lease: lease_duration(request.lease_ms)?.unwrap_or(api.lease),
-        fate: WorkerFate::Independent,
-    };
+    let worker = WorkerId::new(&request.worker)?;
+    let queues = names("queues", request.queues, QueueName::new)?;
+    let kinds = names("kinds", request.kinds, Kind::new)?;
+    let max = within("max", request.max, 1..=BATCH_MAX as i64)?.map_or(1, |max| max as usize);
+    let lease = lease_duration(request.lease_ms)?.unwrap_or(api.lease);
+    let claim = Claim::new(worker, lease).queues(queues).kinds(kinds).max(max);
     // A claim is small; a thousand polls that wait must not keep others from sending.
     drop(memory);
-    let Leased { leases, memory, bytes } = timeout(wait + LONG_POLL_SLACK, wait_for_jobs(&api, &headers, claim, wait))
-        .await
-        .map_err(|_| Problem::new(Code::RequestTimeout, "the store took too long; try again"))??;
+    let Leased { leases, memory, bytes, .. } =
+        timeout(wait + LONG_POLL_SLACK, wait_for_jobs(&api, &headers, claim, wait))
+            .await
+            .map_err(|_| Problem::new(Code::RequestTimeout, "the store took too long; try again"))??;
     let leases = leases.into_iter().map(|lease| view(lease, &caller)).collect();
     Ok(with_memory(extract::write(StatusCode::OK, &wire::Leases { leases }, bytes), memory))
 }
@@ -75,6 +75,8 @@ struct Leased {
     memory: MemoryShare,
     /// About how long the response will be.
     bytes: usize,
+    /// When another claim is worth it even if nothing wakes the poll, as far as the store knows.
+    look_again: Option<Duration>,
 }
 
 fn view(lease: Lease, caller: &Caller) -> wire::LeaseView {
@@ -99,9 +101,10 @@ async fn wait_for_jobs(api: &Api, headers: &HeaderMap, claim: Claim, wait: Durat
         if !leased.leases.is_empty() || left.is_zero() || *closing.borrow_and_update() {
             return Ok(leased);
         }
+        let until_next = leased.look_again.map_or(pause, |again| again.clamp(POLL_SHORTEST, pause));
         tokio::select! {
             () = wake.woken() => {}
-            () = tokio::time::sleep(pause.min(left)) => pause = (pause * 2).min(POLL_LONGEST),
+            () = tokio::time::sleep(until_next.min(left)) => pause = (pause * 2).min(POLL_LONGEST),
             _ = closing.changed() => return Ok(leased),
         }
         let woken = Instant::now();
@@ -137,7 +140,7 @@ async fn claim_or_give_back(
         if unwanted.is_empty() {
             return;
         }
-        let give_back = |lease: &Lease| Settle { lease: lease.key(), outcome: Outcome::Released };
+        let give_back = |lease: &Lease| Settle::new(lease.key(), Outcome::Released);
         if let Err(error) = api.queue.settle(unwanted.iter().map(give_back).collect()).await {
             tracing::warn!(%error, "jobs claimed for a caller that hung up wait for their lease to expire");
         }
@@ -147,17 +150,19 @@ async fn claim_or_give_back(
     Ok(claimed?)
 }
 
-/// Up to as many as are asked for, and no more once they are a large answer.
+/// Up to as many as are asked for, and no more once they are a large response.
 async fn claim_in_steps(
     api: &ApiState,
     claim: Claim,
     filter: ClaimFilter,
     memory: MemoryShare,
 ) -> Result<Leased, StoreError> {
-    let mut leased = Leased { leases: Vec::new(), memory, bytes: 0 };
+    let mut leased = Leased { leases: Vec::new(), memory, bytes: 0, look_again: None };
     loop {
-        let (began, max) = (Instant::now(), (claim.max - leased.leases.len()).min(LEASE_STEP));
-        let step = match api.queue.claim(Claim { max, ..claim.clone() }).await {
+        let began = Instant::now();
+        let max = (claim.max - leased.leases.len()).min(LEASE_STEP);
+        let max_bytes = LEASES_MAX_BYTES.saturating_sub(leased.bytes);
+        let step = match api.queue.claim(claim.clone().max(max).max_bytes(max_bytes)).await {
             Ok(step) => step,
             Err(error) if leased.leases.is_empty() => return Err(error),
             // What was claimed before must not wait for its lease to expire.
@@ -166,11 +171,13 @@ async fn claim_in_steps(
         if step.leases.is_empty() {
             api.long_poll_turns.record_empty(filter, began);
         }
-        let is_short = step.leases.len() < max;
+        leased.look_again = step.look_again;
         leased.bytes += step.leases.iter().map(weight).sum::<usize>();
         leased.leases.extend(step.leases);
         let has_memory = leased.memory.grow_to(leased.bytes).is_ok();
-        if is_short || !has_memory || leased.leases.len() >= claim.max || leased.bytes > LEASES_MAX_BYTES {
+        // The next job may be as large as any.
+        let is_large = leased.bytes + PAYLOAD_MAX_BYTES > LEASES_MAX_BYTES;
+        if !step.more || is_large || !has_memory || leased.leases.len() >= claim.max {
             return Ok(leased.fitted());
         }
     }

@@ -61,7 +61,7 @@ pub(super) async fn handle(State(api): State<Api>, request: Request, next: Next)
     let (head, body) = request.into_parts();
     let (body, unread) = track(body);
     let request = Request::from_parts(head, body);
-    let mut response = run_handler(&api, request, next, route.as_ref()).instrument(span.clone()).await;
+    let mut response = run_handler(&api, request, next, route.as_ref(), &id).instrument(span.clone()).await;
     write_problem(&mut response, &id);
     // Before anything else is waited for: it is in memory.
     let mut response = match api.response_memory.charge(&verb, route.as_ref(), response).await {
@@ -88,11 +88,17 @@ pub(super) async fn handle(State(api): State<Api>, request: Request, next: Next)
 }
 
 /// Within its time, and without a panic reaching anybody else.
-async fn run_handler(api: &ApiState, request: Request, next: Next, route: Option<&MatchedPath>) -> Response {
+async fn run_handler(
+    api: &ApiState,
+    request: Request,
+    next: Next,
+    route: Option<&MatchedPath>,
+    request_id: &str,
+) -> Response {
     let is_safe = request.method().is_safe();
     let handled = async {
         let (mut head, body) = request.into_parts();
-        match authorize(api, &mut head, route).await {
+        match authorize(api, &mut head, route, request_id).await {
             Ok(()) => next.run(Request::from_parts(head, body)).await,
             Err(response) => response,
         }
@@ -111,8 +117,14 @@ async fn run_handler(api: &ApiState, request: Request, next: Next, route: Option
     }
 }
 
-/// Lets the caller in, or says why not.
-async fn authorize(api: &ApiState, head: &mut Parts, route: Option<&MatchedPath>) -> Result<(), Response> {
+/// Lets the caller in, or says why not. Handlers find out who it is by the request's extensions: a [`Caller`], and an
+/// [`Actor`](crate::store::Actor) for [`OperatorQueue`](super::extract::OperatorQueue).
+async fn authorize(
+    api: &ApiState,
+    head: &mut Parts,
+    route: Option<&MatchedPath>,
+    request_id: &str,
+) -> Result<(), Response> {
     let in_reserve = head.extensions.get::<InReserve>().is_some();
     if in_reserve && !route.is_some_and(|route| is_urgent(route.as_str())) {
         return Err(Problem::new(Code::Overloaded, "too many connections; try again shortly").into_response());
@@ -127,6 +139,8 @@ async fn authorize(api: &ApiState, head: &mut Parts, route: Option<&MatchedPath>
         check_host(&head.uri, &head.headers, &api.hosts).map_err(IntoResponse::into_response)?;
     }
     caller.require(access).map_err(IntoResponse::into_response)?;
+    let peer = head.extensions.get::<PeerAddress>().copied();
+    head.extensions.insert(caller.actor(request_id, peer));
     head.extensions.insert(caller);
     Ok(())
 }

@@ -2,8 +2,7 @@
 
 use axum::extract::State;
 
-use super::extract::PathText;
-use super::extract::{JsonResponse, ok};
+use super::extract::{JsonResponse, OperatorQueue, PathText, ok};
 use super::problem::Problem;
 use super::state::{Api, run_to_completion};
 use super::stats::current as stats;
@@ -32,11 +31,12 @@ pub(super) async fn list_queues(State(api): State<Api>) -> Result<JsonResponse<V
 )]
 pub(super) async fn pause_queue(
     State(api): State<Api>,
+    OperatorQueue(queue): OperatorQueue,
     PathText(name): PathText,
 ) -> Result<JsonResponse<QueueView>, Problem> {
     let name = named(name)?;
     let paused = name.clone();
-    run_to_completion(&api, |api| async move { api.queue.pause(paused).await }).await??;
+    run_to_completion(&api, |_| async move { queue.pause(paused).await }).await??;
     show(&api, &name).await
 }
 
@@ -48,6 +48,7 @@ pub(super) async fn pause_queue(
 )]
 pub(super) async fn resume_queue(
     State(api): State<Api>,
+    OperatorQueue(queue): OperatorQueue,
     PathText(name): PathText,
 ) -> Result<JsonResponse<QueueView>, Problem> {
     let name = named(name)?;
@@ -55,7 +56,7 @@ pub(super) async fn resume_queue(
         return Err(Problem::not_found("queue", name));
     }
     let resumed = name.clone();
-    run_to_completion(&api, |api| async move { api.queue.resume(resumed).await }).await??;
+    run_to_completion(&api, |_| async move { queue.resume(resumed).await }).await??;
     show(&api, &name).await
 }
 

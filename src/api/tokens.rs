@@ -6,8 +6,7 @@ use axum::http::StatusCode;
 use uuid::Uuid;
 
 use super::access::{Caller, SecretHash};
-use super::extract::PathText;
-use super::extract::{JsonBody, JsonResponse, ok};
+use super::extract::{JsonBody, JsonResponse, OperatorQueue, PathText, ok};
 use super::problem::Problem;
 use super::state::{Api, run_to_completion};
 use super::wire::{NewToken, TokenMade, TokenView};
@@ -27,6 +26,7 @@ const NAME_MAX_CHARS: usize = 64;
 pub(super) async fn make_token(
     State(api): State<Api>,
     Extension(caller): Extension<Caller>,
+    OperatorQueue(queue): OperatorQueue,
     body: JsonBody<NewToken>,
 ) -> Result<JsonResponse<TokenMade>, Problem> {
     let NewToken { name, scopes } = body.value;
@@ -46,7 +46,7 @@ pub(super) async fn make_token(
         created_at: jiff::Timestamp::now(),
     };
     run_to_completion(&api, |api| async move {
-        let stored = api.queue.put_token(record).await;
+        let stored = queue.put_token(record).await;
         api.authenticator.invalidate();
         stored
     })
@@ -94,9 +94,14 @@ pub(super) async fn list_tokens(State(api): State<Api>) -> Result<JsonResponse<V
     params(("id" = String, Path)),
     responses((status = 204, description = "revoked"), (status = 404), (status = 409)),
 )]
-pub(super) async fn revoke_token(State(api): State<Api>, PathText(id): PathText) -> Result<StatusCode, Problem> {
+pub(super) async fn revoke_token(
+    State(api): State<Api>,
+    OperatorQueue(queue): OperatorQueue,
+    PathText(id): PathText,
+) -> Result<StatusCode, Problem> {
     let ours = id.len() <= 64 && id.bytes().all(|byte| byte.is_ascii_alphanumeric());
     let shown = id.clone();
-    let revoked = ours && run_to_completion(&api, |api| async move { api.authenticator.revoke(id).await }).await??;
+    let revoked =
+        ours && run_to_completion(&api, |api| async move { api.authenticator.revoke(&queue, &id).await }).await??;
     if revoked { Ok(StatusCode::NO_CONTENT) } else { Err(Problem::not_found("token", shown)) }
 }
