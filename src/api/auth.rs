@@ -42,12 +42,11 @@ pub(super) struct Authenticator {
     had_token: AtomicBool,
 }
 
-/// By their ids.
-type Tokens = HashMap<String, Arc<ApiToken>>;
+type TokensById = HashMap<String, Arc<ApiToken>>;
 
 #[derive(Clone)]
 struct CachedTokens {
-    tokens: Arc<Tokens>,
+    tokens: Arc<TokensById>,
     seen: Instant,
 }
 
@@ -97,7 +96,8 @@ impl Authenticator {
         Ok(self.admin.is_some() || self.tokens().await?.values().any(|token| token.allows(Scope::Admin)))
     }
 
-    /// Forgets a token, on behalf of whom the queue acts for; `false` if there is none with this id. The last one that could make others stays.
+    /// Forgets a token; `false` if there is none with this id. The last one that could make others stays. `queue` says on
+    /// whose behalf.
     pub(super) async fn revoke(&self, queue: &Queue, id: &str) -> Result<bool, Problem> {
         let last_admin = if self.admin.is_some() { LastAdmin::Delete } else { LastAdmin::Keep };
         let deleted = queue.delete_token(id, last_admin).await;
@@ -117,7 +117,7 @@ impl Authenticator {
         *self.cached.write().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    async fn tokens(self: &Arc<Self>) -> Result<Arc<Tokens>, Problem> {
+    async fn tokens(self: &Arc<Self>) -> Result<Arc<TokensById>, Problem> {
         if let Some(tokens) = self.fresh() {
             return Ok(tokens);
         }
@@ -127,7 +127,7 @@ impl Authenticator {
         refreshed.unwrap_or_else(|_| Err(StoreError::new(StoreErrorKind::Internal, "tokens").into()))
     }
 
-    async fn refresh(&self) -> Result<Arc<Tokens>, Problem> {
+    async fn refresh(&self) -> Result<Arc<TokensById>, Problem> {
         let mut failed = self.refreshing.lock().await;
         if let Some(tokens) = self.fresh() {
             return Ok(tokens);
@@ -142,7 +142,7 @@ impl Authenticator {
         match answer.unwrap_or_else(|_| Err(StoreError::new(StoreErrorKind::Timeout, "tokens"))) {
             Ok(tokens) => {
                 *failed = None;
-                let tokens: Tokens =
+                let tokens: TokensById =
                     tokens.into_iter().map(|token| (token.id.clone(), Arc::new(ApiToken::from(token)))).collect();
                 let tokens = Arc::new(tokens);
                 let cached = CachedTokens { tokens: tokens.clone(), seen };
@@ -165,7 +165,7 @@ impl Authenticator {
         Ok(tokens)
     }
 
-    fn fresh(&self) -> Option<Arc<Tokens>> {
+    fn fresh(&self) -> Option<Arc<TokensById>> {
         let cached = self.cached.read().unwrap_or_else(PoisonError::into_inner);
         cached.as_ref().filter(|cached| cached.seen.elapsed() < FRESH).map(|cached| cached.tokens.clone())
     }

@@ -20,7 +20,7 @@ const RESERVE_MAX: usize = 64;
 /// … three quarters of them from one address.
 const RESERVE_PER_ADDRESS: usize = 48;
 /// More connections than a process can have.
-const CONNECTIONS_MAX: u32 = 1 << 30;
+const CONNECTIONS_POSSIBLE: u32 = 1 << 30;
 
 pub(super) struct ConnectionLimit {
     max: usize,
@@ -75,7 +75,7 @@ pub(super) struct ReserveRequest {
 
 impl ConnectionLimit {
     pub(super) fn new(max: usize, max_per_address: usize) -> Arc<Self> {
-        let ended = Arc::new(Semaphore::new(CONNECTIONS_MAX as usize));
+        let ended = Arc::new(Semaphore::new(CONNECTIONS_POSSIBLE as usize));
         Arc::new(Self { max, max_per_address, taken: Mutex::default(), ended })
     }
 
@@ -104,7 +104,7 @@ impl ConnectionLimit {
     /// Waits until every connection has ended.
     pub(super) async fn all_ended(&self) {
         // Never closed.
-        let _ = self.ended.acquire_many(CONNECTIONS_MAX).await;
+        let _ = self.ended.acquire_many(CONNECTIONS_POSSIBLE).await;
     }
 
     fn running(&self) -> Option<OwnedSemaphorePermit> {

@@ -1,5 +1,7 @@
 //! The worker protocol: any language leases, extends and settles with the same verbs, fences and guarantees as the
-//! built-in workers. It runs nothing and remembers nothing of a worker; what a lease token means is in
+//! built-in workers. It runs nothing and remembers nothing of a worker.
+//!
+//! Here are leases and heartbeats; outcomes are in [`settle`](super::settle), what a lease token means in
 //! [`lease_token`](super::lease_token).
 
 use std::time::Duration;
@@ -12,8 +14,7 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tokio::time::{Instant, timeout};
 
 use super::access::{Access, Caller};
-use super::extract::{self, JsonBody};
-use super::lease_token;
+use super::extract::{self, JsonBody, JsonResponse, ok};
 use super::limits::{IN_RESERVE_WAIT_MAX, LEASE_STEP, LEASES_MAX_BYTES, LONG_POLL_SLACK, WAIT_MAX};
 use super::long_poll_turns::ClaimFilter;
 use super::memory_budget::MemoryShare;
@@ -22,9 +23,10 @@ use super::problem::{Code, Problem};
 use super::response_memory::with_memory;
 use super::state::{Api, ApiState, run_to_completion};
 use super::wire::{self, Integer, duration, within};
+use super::{lease_token, metrics};
 use crate::job::limits::{BATCH_MAX, LEASE_MAX, LEASE_MIN, PAYLOAD_MAX_BYTES};
-use crate::job::{Json, Kind, Lease, NotAName, Outcome, QueueName, WorkerId};
-use crate::store::{Claim, Scope, Settle, StoreError, StoreErrorKind};
+use crate::job::{JobId, Json, Kind, Lease, LeaseKey, NotAName, Outcome, Progress, QueueName, WorkerId};
+use crate::store::{Beat, Claim, Extend, Extended, Scope, Settle, StoreError, StoreErrorKind};
 
 /// 500 ms, growing to 2 s: finds jobs whose time has come. New ones wake the poll.
 const POLL_FIRST: Duration = Duration::from_millis(500);
@@ -198,7 +200,69 @@ fn weight(lease: &Lease) -> usize {
     1024 + json(Some(&job.payload)) + json(job.result.as_ref()) + job.last_error.as_ref().map_or(0, String::len)
 }
 
-pub(super) fn lease_duration(ms: Option<Integer>) -> Result<Option<Duration>, Problem> {
+/// Keep leases alive
+///
+/// Also tells how far the jobs are, and learns which of them should stop.
+#[utoipa::path(
+    post, path = "/leases/heartbeat", tag = "workers", operation_id = "heartbeat",
+    request_body = wire::Heartbeat,
+    responses((status = 200, description = "one verdict per lease, in the order sent", body = wire::HeartbeatAnswer),
+        (status = 413), (status = 415), (status = 422)),
+)]
+pub(super) async fn heartbeat(
+    State(api): State<Api>,
+    Extension(caller): Extension<Caller>,
+    body: JsonBody<wire::Heartbeat>,
+) -> Result<JsonResponse<wire::HeartbeatAnswer>, Problem> {
+    let beat = body.value;
+    WorkerId::new(&beat.worker)?;
+    at_most_a_batch("leases", beat.leases.len())?;
+    let lease = lease_duration(beat.lease_ms)?;
+    let ids: Vec<_> = beat.leases.iter().map(|lease| lease.job_id).collect();
+    let (mut beats, mut refused) = (Vec::new(), Vec::new());
+    for (index, lease) in beat.leases.into_iter().enumerate() {
+        match read_beat(lease, &caller) {
+            Ok(beat) => beats.push(beat),
+            Err(detail) => refused.push(wire::ItemError { index, detail }),
+        }
+    }
+    if !refused.is_empty() {
+        return Err(Problem::batch(refused));
+    }
+    // Another caller's or a garbled token cannot be a live lease: `lost`, without asking the store.
+    let known: Vec<_> = beats.iter().flatten().cloned().collect();
+    let worker = if api.is_closing() { "drain" } else { "run" };
+    let memory = body.memory;
+    let extended = run_to_completion(&api, |api| async move {
+        let _held = memory;
+        api.queue.extend(Extend::new(known).lease(lease)).await
+    });
+    let mut extended = extended.await??.into_iter();
+    let verdicts = beats.iter().map(|beat| match beat.as_ref().and_then(|_| extended.next()) {
+        Some(Extended::Ok) => "ok",
+        Some(Extended::Cancel) => "cancel",
+        Some(Extended::Lost) | None => "lost",
+    });
+    let leases: Vec<_> =
+        ids.into_iter().zip(verdicts).map(|(job_id, status)| wire::BeatView { job_id, status }).collect();
+    metrics::leases_lost(leases.iter().filter(|lease| lease.status == "lost").count());
+    Ok(ok(wire::HeartbeatAnswer { worker, leases }))
+}
+
+fn read_beat(beat: wire::BeatReport, caller: &Caller) -> Result<Option<Beat>, String> {
+    let progress = match beat.progress {
+        Some(progress) => {
+            let percent = within("percent", progress.percent, 0..=100).map_err(|_| "percent is not 0 to 100")?;
+            let percent = percent.map(|percent| percent as u8);
+            Some(Progress::new(percent, progress.message.as_deref()))
+        }
+        None => None,
+    };
+    let token = lease_token::read(&beat.lease_token, caller);
+    Ok(token.map(|token| Beat::new(LeaseKey { job_id: JobId::from(beat.job_id), token }).progress(progress)))
+}
+
+fn lease_duration(ms: Option<Integer>) -> Result<Option<Duration>, Problem> {
     duration("lease_ms", ms, LEASE_MIN..=LEASE_MAX)
 }
 
@@ -213,4 +277,13 @@ fn names<T>(
     }
     let names: Result<Vec<_>, _> = given.into_iter().map(check).collect();
     Ok(Some(names?))
+}
+
+pub(super) fn at_most_a_batch(field: &str, given: usize) -> Result<(), Problem> {
+    if given > BATCH_MAX {
+        return Err(Problem::invalid(format!(
+            "{field} has {given} items, the limit is {BATCH_MAX}: send several calls"
+        )));
+    }
+    Ok(())
 }

@@ -47,8 +47,8 @@ const FAMILIES: [(&str, MetricType, &str); 11] = [
 
 /// Describes all of them, and begins those whose labels are the same in every process.
 pub(super) fn describe() {
-    for (name, shape, help) in FAMILIES {
-        match shape {
+    for (name, metric_type, help) in FAMILIES {
+        match metric_type {
             Counter => describe_counter!(name, help),
             Gauge => describe_gauge!(name, help),
             Histogram => describe_histogram!(name, help),
@@ -62,8 +62,8 @@ pub(super) fn describe() {
 
 /// Adds the families of which nothing was recorded, at 0 and without labels: in this process nobody knows any.
 pub(super) fn add_missing(text: &mut String) {
-    for (name, shape, help) in FAMILIES {
-        let (word, zeros) = match shape {
+    for (name, metric_type, help) in FAMILIES {
+        let (word, zeros) = match metric_type {
             Counter => ("counter", format!("{name} 0\n")),
             Gauge => ("gauge", format!("{name} 0\n")),
             Histogram => ("histogram", format!("{name}_bucket{{le=\"+Inf\"}} 0\n{name}_sum 0\n{name}_count 0\n")),

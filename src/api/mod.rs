@@ -1,8 +1,8 @@
 //! The HTTP API: what producers, workers and operators in any language talk to.
 //!
-//! It translates, and decides nothing: `wire` gives requests and answers their shape, [`queue`](crate::queue) checks
-//! and [`store`](crate::store) acts. Every request comes through one layer (`middleware`), every error leaves as one kind of
-//! body (`problem`). It keeps nothing that matters: any number of API processes can serve one PostgreSQL store.
+//! It translates, and decides nothing: `wire` gives requests and responses their shape, [`queue`](crate::queue) checks
+//! and [`store`](crate::store) acts. Every request comes through `middleware`, every error leaves as one kind of body
+//! (`problem`). It keeps nothing that matters: any number of API processes can serve one PostgreSQL store.
 //!
 //! Start reading at [`serve()`] and at the list of routes below; then one file per group of routes.
 
@@ -44,6 +44,8 @@ use axum::Router;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
+/// For [`router()`], the one place where a dependency's type is part of this module's interface.
+pub use axum;
 pub use health::ReadyCheck;
 pub use openapi::openapi_json;
 pub use serve::{Exposed, ServeError, may_bind, serve, serve_probes};
@@ -52,8 +54,7 @@ pub use settings::{ApiLimits, ApiSettings};
 use self::problem::{Code, Problem};
 use self::state::{Api, ApiState, Exposure};
 
-/// The API as an [`axum`] router, to be nested in one of your own; the only place where a type of `axum` is part of this
-/// crate's interface. It assumes that only this machine can reach it: without tokens it is open, to `Host` names of the
+/// The API as a router of [`axum`], to be nested in one of your own. It assumes that only this machine can reach it: without tokens it is open, to `Host` names of the
 /// loopback. Prefer [`serve()`], which also limits connections and time.
 pub fn router(settings: ApiSettings) -> Router {
     metrics::install();
@@ -70,7 +71,7 @@ fn routes() -> OpenApiRouter<Api> {
         .routes(routes!(jobs::cancel_job))
         .routes(routes!(jobs::redrive_job))
         .routes(routes!(leases::lease))
-        .routes(routes!(settle::heartbeat))
+        .routes(routes!(leases::heartbeat))
         .routes(routes!(settle::settle))
         .routes(routes!(queues::list_queues))
         .routes(routes!(queues::pause_queue))

@@ -183,7 +183,7 @@ impl Server {
     }
 
     fn admit(&self, stream: TcpStream, peer: SocketAddr) {
-        // ResponseMemory are small and should leave at once.
+        // Responses are small and should leave at once.
         let _ = stream.set_nodelay(true);
         let peer = PeerAddress(peer);
         let connection = Connection { stream, peer, router: self.router.clone() };

@@ -1,4 +1,4 @@
-//! Heartbeats and outcomes from workers. Every item gets a verdict of its own: one lost lease never keeps the others back.
+//! Outcomes from workers. Every item gets a verdict of its own: one lost lease never keeps the others back.
 
 use std::time::Duration;
 
@@ -7,76 +7,14 @@ use axum::extract::State;
 
 use super::access::Caller;
 use super::extract::{JsonBody, JsonResponse, ok};
-use super::leases::lease_duration;
+use super::leases::at_most_a_batch;
 use super::problem::Problem;
 use super::state::{Api, run_to_completion};
-use super::wire::{duration, within};
+use super::wire::duration;
 use super::{lease_token, metrics, wire};
-use crate::job::limits::{BATCH_MAX, SCHEDULE_HORIZON};
-use crate::job::{ErrorText, Failure, JobId, Json, LeaseKey, Outcome, Progress, WorkerId};
-use crate::store::{Beat, Extend, Extended, PerItem, Settle, Settled};
-
-/// Keep leases alive
-///
-/// Also tells how far the jobs are, and learns which of them should stop.
-#[utoipa::path(
-    post, path = "/leases/heartbeat", tag = "workers", operation_id = "heartbeat",
-    request_body = wire::Heartbeat,
-    responses((status = 200, description = "one verdict per lease, in the order sent", body = wire::HeartbeatAnswer),
-        (status = 413), (status = 415), (status = 422)),
-)]
-pub(super) async fn heartbeat(
-    State(api): State<Api>,
-    Extension(caller): Extension<Caller>,
-    body: JsonBody<wire::Heartbeat>,
-) -> Result<JsonResponse<wire::HeartbeatAnswer>, Problem> {
-    let beat = body.value;
-    WorkerId::new(&beat.worker)?;
-    at_most_a_batch("leases", beat.leases.len())?;
-    let lease = lease_duration(beat.lease_ms)?;
-    let ids: Vec<_> = beat.leases.iter().map(|lease| lease.job_id).collect();
-    let (mut beats, mut refused) = (Vec::new(), Vec::new());
-    for (index, lease) in beat.leases.into_iter().enumerate() {
-        match read_beat(lease, &caller) {
-            Ok(beat) => beats.push(beat),
-            Err(detail) => refused.push(wire::ItemError { index, detail }),
-        }
-    }
-    if !refused.is_empty() {
-        return Err(Problem::batch(refused));
-    }
-    // Another caller's or a garbled token cannot be a live lease: `lost`, without asking the store.
-    let known = beats.iter().flatten().cloned().collect();
-    let worker = if api.is_closing() { "drain" } else { "run" };
-    let memory = body.memory;
-    let extended = run_to_completion(&api, |api| async move {
-        let _held = memory;
-        api.queue.extend(Extend { beats: known, lease }).await
-    });
-    let mut extended = extended.await??.into_iter();
-    let verdicts = beats.iter().map(|beat| match beat.as_ref().and_then(|_| extended.next()) {
-        Some(Extended::Ok) => "ok",
-        Some(Extended::Cancel) => "cancel",
-        Some(Extended::Lost) | None => "lost",
-    });
-    let leases: Vec<_> =
-        ids.into_iter().zip(verdicts).map(|(job_id, status)| wire::BeatView { job_id, status }).collect();
-    metrics::leases_lost(leases.iter().filter(|lease| lease.status == "lost").count());
-    Ok(ok(wire::HeartbeatAnswer { worker, leases }))
-}
-
-fn read_beat(beat: wire::BeatReport, caller: &Caller) -> Result<Option<Beat>, String> {
-    let progress = match beat.progress {
-        Some(progress) => {
-            let percent = within("percent", progress.percent, 0..=100).map_err(|_| "percent is not 0 to 100")?;
-            let percent = percent.map(|percent| percent as u8);
-            Some(Progress::new(percent, progress.message.as_deref()))
-        }
-        None => None,
-    };
-    let token = lease_token::read(&beat.lease_token, caller);
-    Ok(token.map(|token| Beat { lease: LeaseKey { job_id: JobId::from(beat.job_id), token }, progress }))
-}
+use crate::job::limits::SCHEDULE_HORIZON;
+use crate::job::{ErrorText, Failure, JobId, Json, LeaseKey, Outcome, WorkerId};
+use crate::store::{PerItem, Settle, Settled};
 
 /// Report how attempts went
 ///
@@ -102,7 +40,7 @@ pub(super) async fn settle(
         let job_id = JobId::from(report.job_id);
         match read_outcome(report) {
             Ok(outcome) => {
-                settles.push(token.map(|token| Settle { lease: LeaseKey { job_id, token }, outcome }));
+                settles.push(token.map(|token| Settle::new(LeaseKey { job_id, token }, outcome)));
             }
             Err(detail) => refused.push(wire::ItemError { index, detail }),
         }
@@ -172,13 +110,4 @@ fn read_outcome(report: wire::OutcomeReport) -> Result<Outcome, String> {
             Outcome::snoozed(delay.ok_or("a snoozed outcome needs delay_ms")?)
         }
     })
-}
-
-fn at_most_a_batch(field: &str, given: usize) -> Result<(), Problem> {
-    if given > BATCH_MAX {
-        return Err(Problem::invalid(format!(
-            "{field} has {given} items, the limit is {BATCH_MAX}: send several calls"
-        )));
-    }
-    Ok(())
 }
