@@ -37,6 +37,14 @@ pub(super) fn warn(line: &str) {
     let _ = writeln!(io::stderr(), "{line}");
 }
 
+/// Replaces the current line of the terminal on stderr. A text that is wrapped could not be replaced: it is cut.
+pub(super) fn replace_line(text: &str) {
+    let width = terminal_size::terminal_size_of(io::stderr()).map_or(80, |(width, _)| usize::from(width.0));
+    let text: String = text.chars().take(width.saturating_sub(1)).collect();
+    // A terminal that went away misses nothing that matters.
+    let _ = write!(io::stderr(), "\r\x1b[2K{text}");
+}
+
 /// Shows what would otherwise act on a terminal: control characters, and those that reverse the direction of text.
 /// Error messages, payloads and names are other people's. Escaped as in JSON, so that JSON stays what it says.
 pub(super) fn visible(text: &str) -> String {

@@ -2,8 +2,8 @@
 
 use serde_json::{Map, Value, json};
 
-use super::figures::{QUANTILES, Spread, grouped, rounded};
-use super::stage::Round;
+use super::statistics::{QUANTILES, Spread, grouped, rounded};
+use super::stopwatch::Round;
 use crate::server::cli::table::Table;
 use crate::server::out::say;
 
@@ -220,7 +220,7 @@ fn cores() -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::super::figures::Percentiles;
+    use super::super::statistics::Percentiles;
     use super::*;
 
     fn report() -> Report {
