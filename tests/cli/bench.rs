@@ -151,7 +151,7 @@ async fn a_harness_of_peers_is_answered_with_figures() {
 async fn what_a_harness_of_peers_says_wrong_is_named() {
     for (arguments, said) in [(&["drain", "n"], "write n as key=value"), (&["drain", "n=x"], "n=x is not a number")] {
         let arguments: Vec<String> = arguments.iter().map(|&argument| argument.to_owned()).collect();
-        let error = peer_operations::answer(&arguments, None).await.unwrap_err().to_string();
+        let error = peer_operations::answer(&arguments, Some(String::new())).await.unwrap_err().to_string();
         assert!(error.contains(said), "{error}");
     }
 }
