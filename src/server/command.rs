@@ -65,7 +65,7 @@ fn completions_command() -> Command {
 }
 
 fn flags() -> impl Iterator<Item = Arg> {
-    SETTINGS.iter().filter_map(flag)
+    SETTINGS.iter().copied().filter_map(flag)
 }
 
 fn flag(setting: &'static Setting) -> Option<Arg> {
@@ -87,7 +87,7 @@ fn capitalised(text: &str) -> String {
 
 /// What was given on the command line, by key.
 pub(super) fn given(matches: &ArgMatches) -> BTreeMap<&'static str, String> {
-    let given = |setting: &'static Setting| {
+    let given = |setting: &&'static Setting| {
         let value = matches.try_get_one::<String>(setting.key).ok().flatten()?;
         Some((setting.key, value.clone()))
     };
