@@ -1,10 +1,13 @@
 //! How programs end. The numbers are a promise to scripts; `docs/operations.md` lists them.
 
 use std::error::Error;
+use std::io;
 use std::process::ExitCode;
 
-use super::out::{last_words, visible};
+use tokio::signal::unix::{SignalKind, signal};
+
 use super::settings::SettingsError;
+use super::stdio::{escaped, print_last_line};
 
 /// How a program ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,7 +50,7 @@ impl Failure {
 
 /// Says on stderr what went wrong, in one line, and how the program is to end.
 pub(super) fn report(error: &anyhow::Error) -> ExitCode {
-    last_words(&format!("error: {}", in_one_line(error.as_ref())));
+    print_last_line(&format!("error: {}", in_one_line(error.as_ref())));
     let exit = if error.downcast_ref::<SettingsError>().is_some() {
         Exit::Usage
     } else {
@@ -70,5 +73,26 @@ fn in_one_line(error: &(dyn Error + 'static)) -> String {
     }
     let line = text.lines().map(str::trim).collect::<Vec<_>>().join(" ");
     // A server may quote what others wrote.
-    visible(&line)
+    escaped(&line)
+}
+
+/// For commands that have something to say before they end: on SIGINT or SIGTERM calls `farewell` and ends the program with 128 + its number, as a shell would say it.
+pub(super) fn on_interrupt(farewell: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let (mut interrupt, mut terminate) = {
+        let _entered = runtime.enter();
+        (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?)
+    };
+    // On a thread of its own: the command may be waiting for its input or for a server.
+    std::thread::Builder::new().name("steadfast-signals".into()).spawn(move || {
+        let heard = runtime.block_on(async {
+            tokio::select! {
+                _ = interrupt.recv() => SignalKind::interrupt(),
+                _ = terminate.recv() => SignalKind::terminate(),
+            }
+        });
+        farewell();
+        std::process::exit(128 + heard.as_raw_value());
+    })?;
+    Ok(())
 }

@@ -16,14 +16,13 @@
 #[cfg(all(feature = "api", feature = "postgres", feature = "sqlite", feature = "worker"))]
 pub mod bench;
 mod cli;
-mod command;
+mod command_line;
 mod exit;
-mod log_lines;
 mod log_writer;
-mod out;
+mod logging;
 mod program;
 mod roles;
 mod settings;
-mod telemetry;
+mod stdio;
 
 pub use program::{Role, role, steadfast};

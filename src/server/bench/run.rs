@@ -19,7 +19,7 @@ use super::stopwatch::{Fixture, Round};
 use super::workspace::Workspace;
 use crate::job::limits::BATCH_MAX;
 use crate::server::exit::{Exit, Failure};
-use crate::server::out::replace_line;
+use crate::server::stdio::replace_line;
 use crate::store::postgres::PostgresSettings;
 use crate::worker::shutdown_signal;
 

@@ -3,24 +3,19 @@
 //! People get tables that fit the terminal, scripts get `--json` and exit codes ([`exit`](super::exit)). Nothing here
 //! touches a database: what a token may not do, its holder cannot do here either.
 
-mod ask;
+mod args;
 mod bulk;
 mod client;
 mod enqueue;
-mod follow;
-mod hints;
-mod interrupt;
+mod format;
 mod jobs;
 mod kinds;
-mod lines;
-mod progress;
 mod queues;
-mod sender;
+mod request_error;
 mod stats;
 pub(super) mod table;
 mod tokens;
 mod watch;
-mod words;
 
 use anyhow::Result;
 use clap::{Args, Subcommand};

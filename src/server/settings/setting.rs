@@ -99,7 +99,7 @@ pub(super) trait Form: Debug + Sync + 'static {
 
     /// The value as it may be shown to anybody.
     fn shown(&self, text: &str) -> String {
-        crate::server::out::visible(text)
+        crate::server::stdio::escaped(text)
     }
 
     /// Whether an error message must not quote the value.

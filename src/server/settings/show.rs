@@ -5,7 +5,7 @@ use std::fmt::Write;
 use super::resolve::Resolved;
 use super::table::SETTINGS;
 use crate::server::cli::table::Table;
-use crate::server::out::visible;
+use crate::server::stdio::escaped;
 
 /// The values in force, for people, as wide as their terminal. Secrets are not in it.
 pub(in crate::server) fn show(resolved: &Resolved) -> String {
@@ -13,7 +13,7 @@ pub(in crate::server) fn show(resolved: &Resolved) -> String {
     for setting in SETTINGS {
         let (text, source) = resolved.shown(setting);
         let text = text.map_or_else(|| setting.form.unset().0, |text| setting.form.shown(text));
-        table.row([setting.key.to_owned(), text, visible(&source.to_string())]);
+        table.row([setting.key.to_owned(), text, escaped(&source.to_string())]);
     }
     let mut text = table.text();
     for kind in &resolved.kinds {

@@ -1,4 +1,4 @@
-//! What a process does for jobs besides serving requests: run them, or only keep house.
+//! What a process does for jobs besides serving requests: run them, or only the housekeeping (reap and prune).
 
 use std::future::Future;
 #[cfg(feature = "api")]
@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// The part of a process that looks after jobs.
-pub(super) enum Crew {
+pub(super) enum BackgroundWork {
     /// Runs the built-in kinds, reaps and prunes.
     #[cfg(feature = "worker")]
     Workers(Box<Worker>),
@@ -29,7 +29,7 @@ pub(super) enum Crew {
 }
 
 #[cfg(feature = "worker")]
-impl Crew {
+impl BackgroundWork {
     /// What the setting `executor` says.
     pub(super) fn by_executor(settings: &Settings, queue: &Queue) -> Self {
         match settings.executor {
@@ -74,7 +74,7 @@ impl Crew {
 }
 
 #[cfg(not(feature = "worker"))]
-impl Crew {
+impl BackgroundWork {
     pub(super) fn housekeeping(_: &Settings, queue: &Queue) -> Self {
         tracing::warn!("built without the feature `worker`: expired leases must be looked for by another process");
         Self::Nobody(queue.clone())

@@ -3,7 +3,7 @@
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
-use crate::server::out::{replace_line, warn};
+use crate::server::stdio::{print_stderr, replace_line};
 
 /// 10 times a second is as often as eyes can follow.
 const REDRAW: Duration = Duration::from_millis(100);
@@ -47,7 +47,7 @@ impl Progress {
     pub(super) fn waiting(&mut self) {
         match &self.drawing {
             Some(drawing) => replace_line(&drawing.text("  waiting for the server")),
-            None if !self.waiting => warn("the server takes nothing at the moment; waiting for it"),
+            None if !self.waiting => print_stderr("the server takes nothing at the moment; waiting for it"),
             None => {}
         }
         self.waiting = true;
