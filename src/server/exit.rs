@@ -37,12 +37,12 @@ impl From<Exit> for ExitCode {
 /// An error that knows how the program should end.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
-pub(super) struct Failure {
+pub(super) struct ExitError {
     pub(super) exit: Exit,
     pub(super) message: String,
 }
 
-impl Failure {
+impl ExitError {
     pub(super) fn new(exit: Exit, message: impl Into<String>) -> Self {
         Self { exit, message: message.into() }
     }
@@ -54,7 +54,7 @@ pub(super) fn report(error: &anyhow::Error) -> ExitCode {
     let exit = if error.downcast_ref::<SettingsError>().is_some() {
         Exit::Usage
     } else {
-        error.downcast_ref::<Failure>().map_or(Exit::Failed, |failure| failure.exit)
+        error.downcast_ref::<ExitError>().map_or(Exit::Failed, |failure| failure.exit)
     };
     exit.into()
 }

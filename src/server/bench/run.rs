@@ -18,7 +18,7 @@ use super::statistics::grouped;
 use super::stopwatch::{Fixture, Round};
 use super::workspace::Workspace;
 use crate::job::limits::BATCH_MAX;
-use crate::server::exit::{Exit, Failure};
+use crate::server::exit::{Exit, ExitError};
 use crate::server::stdio::replace_line;
 use crate::store::postgres::PostgresSettings;
 use crate::worker::shutdown_signal;
@@ -52,7 +52,7 @@ pub(super) async fn run<M: Measure>(common: &Common, shape: &M) -> Result<()> {
     let workspace = Workspace::new(common)?;
     let measured = tokio::select! {
         measured = measure(common, shape, &workspace) => measured,
-        () = shutdown_signal() => Err(Failure::new(Exit::Failed, "interrupted; what it had made was removed").into()),
+        () = shutdown_signal() => Err(ExitError::new(Exit::Failed, "interrupted; what it had made was removed").into()),
     };
     let removed = workspace.remove().await;
     let report = measured?;

@@ -9,8 +9,8 @@ use ureq::http::{Method, Request, Uri};
 
 use super::Target;
 use super::request_error::no_answer;
-pub(super) use super::request_error::{Refusal, RequestError};
-use crate::server::exit::{Exit, Failure};
+pub(super) use super::request_error::{ErrorResponse, RequestError};
+use crate::server::exit::{Exit, ExitError};
 use crate::server::settings::read_secret_file;
 
 /// 64 MiB: the answer to a batch repeats its payloads.
@@ -43,7 +43,7 @@ pub(super) struct Answer {
 
 impl Client {
     pub(super) fn new(target: &Target) -> Result<Self> {
-        let usage = |message: String| Failure::new(Exit::Usage, message);
+        let usage = |message: String| ExitError::new(Exit::Usage, message);
         let base = target.url().trim_end_matches('/').to_owned();
         let uri: Uri = base.parse().map_err(|_| usage(format!("--url {base:?} is not a URL")))?;
         if uri.authority().is_some_and(|authority| authority.as_str().contains('@')) {
@@ -127,7 +127,7 @@ impl Client {
         if (200..300).contains(&status) {
             return Ok(Answer { status, json, next });
         }
-        let mut problem = Refusal::new(status, &json, retry_after);
+        let mut problem = ErrorResponse::new(status, &json, retry_after);
         if status == 401 {
             problem.detail = self.unknown_token();
         }
@@ -155,7 +155,7 @@ fn next_cursor(link: &str) -> Option<String> {
 
 fn token() -> Result<Option<Token>> {
     let variable = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
-    let usage = |message: String| Failure::new(Exit::Usage, message);
+    let usage = |message: String| ExitError::new(Exit::Usage, message);
     match (variable("STEADFAST_TOKEN"), variable("STEADFAST_TOKEN_FILE")) {
         (Some(_), Some(_)) => {
             Err(usage("STEADFAST_TOKEN and STEADFAST_TOKEN_FILE exclude each other: unset one".into()).into())

@@ -13,7 +13,7 @@ use super::bulk::{self, Bulk};
 use super::format::text;
 use super::watch::{Show, Watch};
 use super::{Client, Target};
-use crate::server::exit::{Exit, Failure};
+use crate::server::exit::{Exit, ExitError};
 use crate::server::stdio::{print_json, print_line, print_stderr};
 
 /// Put one job in, or many from JSON lines
@@ -138,7 +138,7 @@ fn read_payload(file: &str) -> Result<String> {
         "-" => std::io::stdin().read_to_string(&mut payload),
         path => std::fs::File::open(path).and_then(|mut file| file.read_to_string(&mut payload)),
     };
-    let usage = |why: String| Failure::new(Exit::Usage, format!("--file {file}: {why}"));
+    let usage = |why: String| ExitError::new(Exit::Usage, format!("--file {file}: {why}"));
     read.map_err(|error| usage(error.to_string()))?;
     Ok(args::json(payload.trim()).map_err(|why| usage(format!("not JSON: {why}")))?)
 }

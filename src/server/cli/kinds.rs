@@ -11,7 +11,7 @@ use super::args;
 use super::format::text;
 use super::table::Table;
 use super::{Client, Target};
-use crate::server::exit::{Exit, Failure};
+use crate::server::exit::{Exit, ExitError};
 use crate::server::stdio::{print_json, print_line};
 
 /// Look at kinds, declare and forget them
@@ -107,7 +107,7 @@ fn put(client: &Client, given: Declaration, as_json: bool) -> Result<Exit> {
     // theirs, as with two editors of one file; declarations are rarely changed, and by few.
     let mut body = if given.replace { Map::new() } else { declared(client, &given.kind)? };
     if let Some(path) = &given.schema {
-        let usage = |why: String| Failure::new(Exit::Usage, format!("--schema {}: {why}", path.display()));
+        let usage = |why: String| ExitError::new(Exit::Usage, format!("--schema {}: {why}", path.display()));
         let schema = std::fs::read_to_string(path).map_err(|error| usage(error.to_string()))?;
         body.insert("schema".into(), serde_json::from_str(&schema).map_err(|error| usage(error.to_string()))?);
     }

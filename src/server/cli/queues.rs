@@ -11,7 +11,7 @@ use super::format::text;
 use super::stats::{count_cells, waiting};
 use super::table::Table;
 use super::{Client, Target};
-use crate::server::exit::{Exit, Failure};
+use crate::server::exit::{Exit, ExitError};
 use crate::server::settings::closest;
 use crate::server::stdio::{print_json, print_line};
 
@@ -79,8 +79,8 @@ fn sure_about(client: &Client, queue: &str) -> Result<()> {
     let unknown = format!("there are no jobs in a queue {queue}{}", meant.unwrap_or_default());
     match confirm(&format!("{unknown}. Pause it all the same?")) {
         Some(true) => Ok(()),
-        Some(false) => Err(Failure::new(Exit::Failed, "nothing was paused").into()),
-        None => Err(Failure::new(Exit::NotFound, format!("{unknown}; --yes pauses it all the same")).into()),
+        Some(false) => Err(ExitError::new(Exit::Failed, "nothing was paused").into()),
+        None => Err(ExitError::new(Exit::NotFound, format!("{unknown}; --yes pauses it all the same")).into()),
     }
 }
 

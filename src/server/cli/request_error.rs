@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::server::exit::{Exit, Failure};
+use crate::server::exit::{Exit, ExitError};
 
 /// Why there is no such answer.
 #[derive(Debug)]
@@ -13,12 +13,12 @@ pub(super) enum RequestError {
     /// Nobody answered; whether the request was carried out is not known. In words that name the way out.
     Unreachable(String),
     /// The server said no.
-    Refused(Refusal),
+    Refused(ErrorResponse),
 }
 
 /// What a refusal says.
 #[derive(Debug)]
-pub(super) struct Refusal {
+pub(super) struct ErrorResponse {
     pub(super) status: u16,
     pub(super) detail: String,
     /// The items of a batch that are at fault, by index.
@@ -41,7 +41,7 @@ pub(super) fn no_answer(base: &str, error: &ureq::Error) -> String {
     }
 }
 
-impl Refusal {
+impl ErrorResponse {
     pub(super) fn new(status: u16, json: &Value, retry_after: Option<String>) -> Self {
         let text = |field: &str| json.get(field).and_then(Value::as_str);
         let said = text("detail").filter(|detail| !detail.is_empty()).or_else(|| text("title"));
@@ -62,14 +62,14 @@ impl Refusal {
 impl From<RequestError> for anyhow::Error {
     fn from(error: RequestError) -> Self {
         match error {
-            RequestError::Unreachable(message) => Failure::new(Exit::Unreachable, message).into(),
+            RequestError::Unreachable(message) => ExitError::new(Exit::Unreachable, message).into(),
             RequestError::Refused(problem) => {
                 let exit = match problem.status {
                     401 | 403 => Exit::Denied,
                     404 => Exit::NotFound,
                     _ => Exit::Failed,
                 };
-                Failure::new(exit, problem.detail).into()
+                ExitError::new(exit, problem.detail).into()
             }
         }
     }

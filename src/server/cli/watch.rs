@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::Client;
 use super::client::RequestError;
 use super::format::{attempts, colour, colours_wanted, finished, note, text};
-use crate::server::exit::{Exit, Failure};
+use crate::server::exit::{Exit, ExitError};
 use crate::server::stdio::{print_json, print_line, reader_is_gone};
 
 /// 50 ms at first: most jobs are done in a moment.
@@ -70,7 +70,7 @@ impl Watch {
                 return Ok(exit);
             }
             if self.timeout.is_some_and(|timeout| started.elapsed() >= timeout) {
-                return Err(Failure::new(Exit::TimedOut, "the time given with --timeout is over").into());
+                return Err(ExitError::new(Exit::TimedOut, "the time given with --timeout is over").into());
             }
             sleep(pause);
             pause = (pause * 3 / 2).min(LONGEST_PAUSE);

@@ -12,7 +12,7 @@ use super::json_lines::{Line, Lines};
 use super::progress_bar::Progress;
 use super::sender::{Bad, Item, Sender, Tally};
 use crate::server::cli::Client;
-use crate::server::exit::{Exit, Failure, on_interrupt};
+use crate::server::exit::{Exit, ExitError, on_interrupt};
 use crate::server::stdio::{escaped, print_json, print_line, print_stderr};
 
 /// 1,000 jobs, as many as the API takes in one batch.
@@ -195,7 +195,7 @@ fn open(source: &str) -> Result<(Box<dyn BufRead>, Option<u64>)> {
     if source == "-" {
         return Ok((Box::new(stdin().lock()), None));
     }
-    let cannot = |error| Failure::new(Exit::Usage, format!("--lines {source}: {error}"));
+    let cannot = |error| ExitError::new(Exit::Usage, format!("--lines {source}: {error}"));
     let file = File::open(source).map_err(cannot)?;
     let metadata = file.metadata().map_err(cannot)?;
     let bytes = metadata.is_file().then_some(metadata.len());

@@ -8,7 +8,7 @@ use anyhow::Result;
 use serde_json::Value;
 
 use super::progress_bar::Progress;
-use crate::server::cli::client::{Client, Refusal, RequestError};
+use crate::server::cli::client::{Client, ErrorResponse, RequestError};
 
 /// 100 ms at first, doubling …
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
@@ -74,7 +74,7 @@ impl Sender<'_> {
     }
 
     /// The answer, or a refusal that is the batch's own fault.
-    fn send_patiently(&self, batch: &[Item], progress: &mut Progress) -> Result<Result<Value, Refusal>> {
+    fn send_patiently(&self, batch: &[Item], progress: &mut Progress) -> Result<Result<Value, ErrorResponse>> {
         let jobs: Vec<&str> = batch.iter().map(|item| item.job.as_str()).collect();
         let body = format!("{{\"jobs\":[{}]}}", jobs.join(","));
         let (started, mut pause) = (Instant::now(), FIRST_PAUSE);
