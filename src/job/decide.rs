@@ -11,6 +11,7 @@ use crate::planted::{Bug, planted};
 
 /// Why an attempt ended.
 #[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
 pub enum Ending<'a> {
     /// Its worker said so.
     Reported(&'a Outcome),
@@ -20,6 +21,7 @@ pub enum Ending<'a> {
 
 /// How an attempt ran out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Expiry {
     /// Heartbeats stopped coming.
     Lease,
@@ -29,6 +31,7 @@ pub enum Expiry {
 
 /// What must be known of a running job to decide.
 #[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
 pub struct Held<'a> {
     /// Starts that count, this one included.
     pub attempts: u32,
@@ -42,8 +45,16 @@ pub struct Held<'a> {
     pub dice: f64,
 }
 
+impl<'a> Held<'a> {
+    /// A job in this many of `max_attempts` attempts, nobody having asked it to stop.
+    pub fn new(attempts: u32, max_attempts: u32, retry: &'a RetryPolicy) -> Self {
+        Self { attempts, max_attempts, cancel_requested: false, retry, dice: 0.5 }
+    }
+}
+
 /// What the store must write.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct Transition {
     /// The new status.
     pub to: Status,

@@ -1,14 +1,15 @@
 //! JSON text that is known to be valid, kept as text: it is stored and sent as it came, and parsed only by who needs it.
 
 use std::fmt;
+use std::sync::Arc;
 
 use serde::de::DeserializeOwned;
 use serde::{Serialize, Serializer};
 use serde_json::value::RawValue;
 
-/// One JSON value, as text.
+/// One JSON value, as text. Cheap to clone.
 #[derive(Clone)]
-pub struct Json(Box<RawValue>);
+pub struct Json(Arc<RawValue>);
 
 /// The text is not JSON, or not the JSON that was wanted.
 #[derive(Debug, thiserror::Error)]
@@ -18,17 +19,17 @@ pub struct NotJson(#[from] serde_json::Error);
 impl Json {
     /// Checks that `text` is one JSON value.
     pub fn parse(text: String) -> Result<Self, NotJson> {
-        Ok(Self(RawValue::from_string(text)?))
+        Ok(Self(RawValue::from_string(text)?.into()))
     }
 
     /// The JSON form of a value.
     pub fn of<T: Serialize + ?Sized>(value: &T) -> Result<Self, NotJson> {
-        Ok(Self(serde_json::value::to_raw_value(value)?))
+        Ok(Self(serde_json::value::to_raw_value(value)?.into()))
     }
 
     /// `null`.
     pub fn null() -> Self {
-        Self(RawValue::NULL.to_owned())
+        Self(RawValue::NULL.to_owned().into())
     }
 
     /// Reads it as a type of the caller's.

@@ -13,6 +13,7 @@ use crate::planted::{Bug, planted};
 
 /// What a caller asks for, unchecked. Only `kind` and `payload` must be said.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct JobRequest {
     /// Which handler runs it.
     pub kind: String,
@@ -49,10 +50,53 @@ impl JobRequest {
             idempotency_key: None,
         }
     }
+
+    /// In this queue.
+    pub fn queue(mut self, queue: impl Into<String>) -> Self {
+        self.queue = Some(queue.into());
+        self
+    }
+
+    /// With this priority.
+    pub fn priority(mut self, priority: i64) -> Self {
+        self.priority = Some(priority);
+        self
+    }
+
+    /// With this many attempts.
+    pub fn max_attempts(mut self, attempts: i64) -> Self {
+        self.max_attempts = Some(attempts);
+        self
+    }
+
+    /// Not before this time.
+    pub fn run_at(mut self, time: Timestamp) -> Self {
+        self.run_at = Some(time);
+        self
+    }
+
+    /// Not before this many milliseconds from now.
+    pub fn delay_ms(mut self, ms: i64) -> Self {
+        self.delay_ms = Some(ms);
+        self
+    }
+
+    /// No attempt takes longer than this.
+    pub fn timeout_ms(mut self, ms: i64) -> Self {
+        self.timeout_ms = Some(ms);
+        self
+    }
+
+    /// Once only, however often it is sent with this key.
+    pub fn idempotency_key(mut self, key: impl Into<String>) -> Self {
+        self.idempotency_key = Some(key.into());
+        self
+    }
 }
 
 /// When a new job may start. The store turns it into a time by its own clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Start {
     /// At once.
     Now,
@@ -85,6 +129,7 @@ struct IdempotencyKey {
 
 /// Why a job was refused at the door.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum Refusal {
     /// A name is not a name.
     #[error(transparent)]

@@ -8,6 +8,7 @@ use crate::planted::{Bug, planted};
 
 /// How an attempt went, in the worker's words. What becomes of the job is for [`decide`](super::decide()) to say.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Outcome {
     /// The work is done. Make it with [`Outcome::succeeded`], which minds the size of the result.
     Succeeded(Option<Json>),
@@ -25,6 +26,7 @@ pub enum Outcome {
 
 /// A failed attempt.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Failure {
     /// What went wrong.
     pub error: ErrorText,
@@ -32,6 +34,25 @@ pub struct Failure {
     pub permanent: bool,
     /// Try again after exactly this long, instead of what the kind's retry policy draws.
     pub retry_after: Option<Duration>,
+}
+
+impl Failure {
+    /// A failure that may be retried.
+    pub fn new(error: impl AsRef<str>) -> Self {
+        Self { error: ErrorText::new(error), permanent: false, retry_after: None }
+    }
+
+    /// One that must not be retried.
+    pub fn permanent(mut self) -> Self {
+        self.permanent = true;
+        self
+    }
+
+    /// One to be retried after exactly this long.
+    pub fn retry_after(mut self, wait: impl Into<Option<Duration>>) -> Self {
+        self.retry_after = wait.into();
+        self
+    }
 }
 
 impl Outcome {

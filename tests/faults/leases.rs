@@ -6,11 +6,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use steadfast::job::{AttemptOutcome, JobId, JobRecord, Lease, LeaseKey, Outcome, WorkerId};
+use steadfast::job::{AttemptOutcome, JobId, JobRecord, Lease, Outcome, WorkerId};
 use steadfast::store::{self, Beat, Claim, Deleted, Extend, Extended, Reap, Settle, Settled};
-use steadfast::worker::{JobError, WorkerSettings};
+use steadfast::worker::JobError;
 use steadfast::{Context, Queue, Status, Worker};
 
+use crate::changed::changed;
 use crate::history::History;
 use crate::players::{LEASE, Part, Player, REAP_INTERVAL, Task, worker_settings};
 use crate::scale::{patience, quick_or_long};
@@ -88,7 +89,7 @@ async fn g4_a_heartbeat_with_the_token_of_another_lease_is_lost() {
             queue.enqueue(QUICK).await.unwrap();
         }
         let (lease, other) = (claim_one(&queue).await, claim_one(&queue).await);
-        let borrowed = LeaseKey { token: other.token(), ..lease.key() };
+        let borrowed = changed(lease.key(), |key| key.token = other.token());
         let beats = [borrowed, other.key()].map(Beat::new).to_vec();
         let answers = queue.store().extend(Extend::new(beats)).await.unwrap();
         let expected = [Extended::Lost, Extended::Ok];
@@ -271,7 +272,7 @@ async fn f10_a_lease_is_reaped_within_its_length_and_the_reap_interval_whoever_h
         let queue = stage.queue().await;
         let id = queue.enqueue(QUICK).idempotency_key("orphan").await.unwrap().job.id;
         claim_one(&queue).await;
-        let settings = WorkerSettings { reap_interval: REAP_INTERVAL, ..worker_settings(&stage.script()) };
+        let settings = worker_settings(&stage.script()).reap_interval(REAP_INTERVAL);
         let worker = Worker::new(queue.clone()).settings(settings);
         let worker = worker.handle(|_: Task, _: Context| async { Ok::<_, JobError>(()) });
         let (stop, stopped) = tokio::sync::oneshot::channel::<()>();

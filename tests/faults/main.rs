@@ -6,6 +6,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
 
+#[path = "../support/changed.rs"]
+mod changed;
+
 mod attackers;
 mod batches;
 mod both;

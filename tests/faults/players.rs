@@ -40,7 +40,7 @@ impl Job for Task {
     const KIND: &'static str = "task";
 
     fn defaults() -> KindDefaults {
-        KindDefaults { max_attempts: Some(50), ..KindDefaults::default() }
+        KindDefaults::default().max_attempts(50)
     }
 }
 
@@ -123,13 +123,11 @@ async fn play_worker(script: &Script) {
 }
 
 pub(crate) fn worker_settings(script: &Script) -> WorkerSettings {
-    WorkerSettings {
-        concurrency: script.slots,
-        lease: Duration::from_millis(script.lease_ms),
-        reap_interval: REAP_INTERVAL,
-        shutdown_grace: Duration::from_millis(script.grace_ms),
-        ..WorkerSettings::default()
-    }
+    WorkerSettings::default()
+        .concurrency(script.slots)
+        .lease(Duration::from_millis(script.lease_ms))
+        .reap_interval(REAP_INTERVAL)
+        .shutdown_grace(Duration::from_millis(script.grace_ms))
 }
 
 pub(crate) fn worker(queue: Queue, script: &Script) -> Worker<Journal> {

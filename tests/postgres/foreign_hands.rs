@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use steadfast::store::postgres::{PostgresSettings, PostgresStore};
+use steadfast::store::postgres::PostgresStore;
 use steadfast::store::{Beat, Extend, Extended, JobStore, Settled, StoreErrorKind};
 use tokio::time::Instant;
 
+use crate::changed::changed;
 use crate::support::postgres::Cluster;
 use crate::work::{claim, done, enqueue, settle_all, work_off};
 
@@ -62,7 +63,7 @@ async fn one_row_that_is_held_locked_costs_no_other_lease_its_heartbeat() {
 #[tokio::test]
 async fn one_row_that_is_held_locked_keeps_only_its_own_settle_waiting() {
     let database = Cluster::shared().await.database().await;
-    let settings = PostgresSettings { statement_timeout: Duration::from_secs(4), ..database.settings() };
+    let settings = changed(database.settings(), |settings| settings.statement_timeout = Duration::from_secs(4));
     let store = PostgresStore::open(settings).await.unwrap();
     enqueue(&store, "default", 3).await;
     let leases = store.claim(claim(3)).await.unwrap().leases;

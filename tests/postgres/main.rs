@@ -6,6 +6,9 @@
 #![cfg(feature = "postgres")]
 #![expect(clippy::unwrap_used, reason = "an unwrap that fails is a test that fails")]
 
+#[path = "../support/changed.rs"]
+mod changed;
+
 mod batches;
 mod enqueue_in;
 mod faults;

@@ -3,7 +3,7 @@
 
 use std::fmt::Debug;
 
-use steadfast::job::{JobId, JobRequest, Outcome, Status};
+use steadfast::job::{JobId, Outcome, Status};
 use steadfast::store::sqlite::SqliteStore;
 use steadfast::store::{
     Cancel, CatalogStore, Delete, JobStore, NotStored, Pause, Reap, Redrive, Settle, StoreError, StoreErrorKind,
@@ -111,7 +111,7 @@ async fn an_enqueue_with_one_bad_item_stores_nothing_of_its_call_and_all_of_the_
         .map(|call| {
             let mut batch = jobs(10);
             if call == 12 {
-                batch[7] = checked(JobRequest { idempotency_key: Some("bad".into()), ..job() });
+                batch[7] = checked(job().idempotency_key("bad"));
             }
             batch
         })

@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use fastrand::Rng;
-use steadfast::job::{JobId, JobRequest, Lease, NewJob, Outcome};
+use steadfast::job::{JobId, Lease, NewJob, Outcome};
 use steadfast::store::sqlite::SqliteStore;
 use steadfast::store::{Beat, Cancel, Delete, Extend, HeldClock, JobStore, Prune, Reap, Redrive, Settle};
 
+use crate::changed::changed;
 use crate::jobs_file::{JobsFile, checked, claim_of, counted, in_queue, told};
 
 const STEPS: usize = 150;
@@ -93,7 +94,11 @@ impl Mixture {
         // Few enough keys that many are known already.
         let idempotency_key = self.rng.bool().then(|| format!("key-{}", self.rng.u8(0..40)));
         let (priority, max_attempts) = (Some(self.rng.i64(10..15)), Some(self.rng.i64(1..4)));
-        checked(JobRequest { idempotency_key, priority, max_attempts, ..in_queue(queue) })
+        checked(changed(in_queue(queue), |job| {
+            job.idempotency_key = idempotency_key;
+            job.priority = priority;
+            job.max_attempts = max_attempts;
+        }))
     }
 
     fn outcome(&mut self) -> Outcome {

@@ -77,7 +77,7 @@ impl Clock for FatalClock {
 async fn once_the_writer_has_died_every_write_says_so_and_none_hangs() {
     let file = JobsFile::new();
     let clock = Arc::new(FatalClock::default());
-    let settings = SqliteSettings { clock: clock.clone(), ..SqliteSettings::at(&file.path) };
+    let settings = SqliteSettings::at(&file.path).clock(clock.clone());
     let store = SqliteStore::open(settings).unwrap();
     let kept = enqueue(&store, jobs(5)).await;
 

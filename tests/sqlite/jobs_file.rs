@@ -16,6 +16,8 @@ use steadfast::store::sqlite::{SqliteSettings, SqliteStore};
 use steadfast::store::{Claim, HeldClock, JobStore, List, StoreError, WorkerFate};
 use tempfile::TempDir;
 
+use crate::changed::changed;
+
 /// The lease of every claim that does not ask for another.
 pub(crate) const LEASE: Duration = LEASE_DEFAULT;
 
@@ -52,7 +54,7 @@ impl JobsFile {
     }
 
     pub(crate) fn open_at(&self, clock: &Arc<HeldClock>) -> Arc<SqliteStore> {
-        let settings = SqliteSettings { clock: clock.clone(), ..SqliteSettings::at(&self.path) };
+        let settings = SqliteSettings::at(&self.path).clock(clock.clone());
         Arc::new(SqliteStore::open(settings).unwrap())
     }
 
@@ -113,12 +115,12 @@ pub(crate) fn job() -> JobRequest {
 }
 
 pub(crate) fn in_queue(queue: &str) -> JobRequest {
-    JobRequest { queue: Some(queue.into()), ..job() }
+    job().queue(queue)
 }
 
 /// A job that takes this much room in the file.
 pub(crate) fn job_of(bytes: usize) -> JobRequest {
-    JobRequest { payload: Json::parse(format!("\"{}\"", "x".repeat(bytes))).unwrap(), ..job() }
+    changed(job(), |job| job.payload = Json::parse(format!("\"{}\"", "x".repeat(bytes))).unwrap())
 }
 
 pub(crate) fn checked(request: JobRequest) -> NewJob {

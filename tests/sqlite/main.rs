@@ -7,6 +7,9 @@
 #![cfg(feature = "sqlite")]
 #![expect(clippy::unwrap_used, reason = "an unwrap that fails is a test that fails")]
 
+#[path = "../support/changed.rs"]
+mod changed;
+
 mod backup;
 mod bad_item;
 mod child;

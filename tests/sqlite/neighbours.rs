@@ -1,9 +1,10 @@
 //! Claims and settles write neighbouring rows with one statement, and settles remember where a claim's rows are. Neither
 //! may ever be noticed: not by the rows between, not by a lease that was lost, not after a restart.
 
-use steadfast::job::{JobRequest, LeaseKey, Outcome, Status};
+use steadfast::job::{LeaseKey, Outcome, Status};
 use steadfast::store::{JobStore, Reap, Settle, Settled, Store};
 
+use crate::changed::changed;
 use crate::jobs_file::{
     JobsFile, LEASE, checked, claim, claim_of, counted, enqueue, in_queue, job, job_with, jobs, told,
 };
@@ -65,7 +66,7 @@ async fn a_token_shown_for_another_job_of_the_same_claim_settles_neither() {
     let ids = enqueue(&store, jobs(2)).await;
     let leases = claim(&store, 2).await;
     assert_ne!(leases[0].token(), leases[1].token());
-    let swapped = [0, 1].map(|n| LeaseKey { job_id: ids[n], token: leases[1 - n].token() });
+    let swapped = [0, 1].map(|n| LeaseKey::new(ids[n], leases[1 - n].token()));
     assert_eq!(answers(&*store, settles(&swapped)).await, [Settled::Lost; 2]);
     for id in ids {
         assert_eq!(job_with(&store, id).await.status, Status::Running);
@@ -103,7 +104,7 @@ async fn results_and_deadlines_stay_with_their_own_jobs() {
     let file = JobsFile::new();
     let (store, _clock) = file.open_held();
     let timeout_of = |n: i64| if n % 2 == 0 { None } else { Some(1_000 * n) };
-    let requests = (0..6).map(|n| checked(JobRequest { timeout_ms: timeout_of(n), ..job() }));
+    let requests = (0..6).map(|n| checked(changed(job(), |job| job.timeout_ms = timeout_of(n))));
     let ids = enqueue(&store, requests.collect()).await;
     let leases = claim(&store, 6).await;
     for (lease, id) in leases.iter().zip(&ids) {

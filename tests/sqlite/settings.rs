@@ -4,7 +4,7 @@
 use rusqlite::Connection;
 use steadfast::job::Outcome;
 use steadfast::store::sqlite::SqliteStore;
-use steadfast::store::{Cancel, JobStore, Settle};
+use steadfast::store::{Cancel, JobStore, Settle, WorkerFate};
 
 use crate::jobs_file::{JobsFile, claim, claim_of, enqueue_one, job, literal};
 
@@ -53,7 +53,7 @@ async fn everything_acknowledged_is_synced_except_a_claim_whose_worker_dies_with
     assert_eq!(seen(&stranger), [NORMAL], "claim by a worker that shares the store's fate");
     store.settle(vec![Settle::new(lease.key(), Outcome::Released)]).await.unwrap();
     assert_eq!(seen(&stranger), [FULL], "settle");
-    let remote = claim_of(1);
+    let remote = claim_of(1).fate(WorkerFate::Independent);
     assert_eq!(store.claim(remote).await.unwrap().leases.len(), 1);
     assert_eq!(seen(&stranger), [FULL], "claim by a worker elsewhere");
     store.cancel(Cancel::new([lease.job().id])).await.unwrap();

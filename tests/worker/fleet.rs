@@ -39,7 +39,7 @@ async fn each_job_runs_once_on_postgres(count: u64) {
                     tokio::spawn(connection);
                     let log_start = log.prepare("INSERT INTO starts (job_id, worker) VALUES ($1, $2)").await.unwrap();
                     let queue = Queue::open(&url).await.unwrap();
-                    let settings = WorkerSettings { concurrency: 4, ..WorkerSettings::default() };
+                    let settings = WorkerSettings::default().concurrency(4);
                     Worker::new(queue)
                         .with_state((log, log_start))
                         .settings(settings)
@@ -86,7 +86,7 @@ async fn ten_thousand_jobs_run_once_each_on_eight_workers_over_one_file() {
     let starts = Starts::default();
     let workers: Vec<_> = (0..WORKERS)
         .map(|_| {
-            let settings = WorkerSettings { concurrency: 4, ..WorkerSettings::default() };
+            let settings = WorkerSettings::default().concurrency(4);
             let worker = Worker::new(world.queue.clone()).with_state(starts.clone()).settings(settings);
             Running::start(worker.handle(|_: Task, context: Context<Starts>| async move {
                 context.state().lock().unwrap().push((context.job_id(), context.worker_id().to_string()));

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use steadfast::kinds::{Addresses, Fit, ImageFormat, Method, ResizeImage, SendEmail, WebhookDelivery};
-use steadfast::worker::WorkerSettings;
 use steadfast::{Context, Job, JobRequest, Status, Worker};
 
 use crate::world::{Running, Task, World, brisk, eventually};
@@ -49,8 +48,8 @@ struct AtOnce {
 async fn the_concurrency_that_was_asked_for_stands_whatever_settings_come_before_or_after() {
     type Build = fn(Worker<Arc<AtOnce>>) -> Worker<Arc<AtOnce>>;
     let orders: [Build; 2] = [
-        |worker| worker.concurrency(2).settings(WorkerSettings { concurrency: 7, ..brisk() }),
-        |worker| worker.settings(WorkerSettings { concurrency: 7, ..brisk() }).concurrency(2),
+        |worker| worker.concurrency(2).settings(brisk().concurrency(7)),
+        |worker| worker.settings(brisk().concurrency(7)).concurrency(2),
     ];
     for build in orders {
         let world = World::new().await;
@@ -92,8 +91,7 @@ async fn an_anyhow_error_fails_the_job_with_every_cause() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_handler_is_told_the_kind_the_queue_and_how_many_attempts_there_are() {
     let world = World::new().await;
-    let request =
-        JobRequest { queue: Some("mail".into()), max_attempts: Some(9), ..JobRequest::of(&Task { n: 1 }).unwrap() };
+    let request = JobRequest::of(&Task { n: 1 }).unwrap().queue("mail").max_attempts(9);
     world.queue.declare::<Task>().await.unwrap();
     let id = world.queue.enqueue_request(request).await.unwrap().job.id;
     let worker =

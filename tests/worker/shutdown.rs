@@ -17,8 +17,7 @@ async fn jobs_that_finish_in_time_are_recorded_and_the_rest_are_back_with_their_
     let world = World::new().await;
     let state = Arc::new((Notify::new(), AtomicU64::new(0)));
     let (finish, started) = &*state;
-    let settings =
-        WorkerSettings { concurrency: 100, shutdown_grace: Duration::from_millis(500), ..WorkerSettings::default() };
+    let settings = WorkerSettings::default().concurrency(100).shutdown_grace(Duration::from_millis(500));
     let mut ids = Vec::new();
     for n in 0..100 {
         ids.push(world.enqueue(n).await);
@@ -75,7 +74,7 @@ async fn a_handler_that_stops_because_of_the_shutdown_costs_no_attempt() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_was_claimed_ahead_goes_back_at_once() {
     let world = World::new().await;
-    let settings = WorkerSettings { concurrency: 1, shutdown_grace: Duration::from_millis(100), ..brisk() };
+    let settings = brisk().concurrency(1).shutdown_grace(Duration::from_millis(100));
     // Fast ones first, so that the worker claims ahead; then one that holds the only slot.
     for n in 0..200 {
         world.enqueue(n).await;

@@ -65,6 +65,7 @@ use crate::store::{
 
 /// How to open the embedded store.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct SqliteSettings {
     /// The file. It is made if missing; its directory must be there.
     pub path: PathBuf,
@@ -83,6 +84,24 @@ impl SqliteSettings {
         let read_limit = Duration::from_secs(5);
         let (clock, retry_default) = (Arc::new(SystemClock::default()), RetryPolicy::default());
         Self { path: path.into(), clock, read_limit, retry_default }
+    }
+
+    /// How long one read may take.
+    pub fn read_limit(mut self, limit: Duration) -> Self {
+        self.read_limit = limit;
+        self
+    }
+
+    /// How jobs are retried whose kind does not say.
+    pub fn retry_default(mut self, policy: RetryPolicy) -> Self {
+        self.retry_default = policy;
+        self
+    }
+
+    /// Goes by this clock.
+    pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
+        self.clock = clock;
+        self
     }
 }
 
