@@ -26,8 +26,7 @@ impl Job for Payment {
 
     /// For callers that say nothing else: three attempts, 200 ms apart.
     fn defaults() -> KindDefaults {
-        let retry = Some(RetryPolicy::Fixed { delays_ms: vec![200] });
-        KindDefaults { max_attempts: Some(3), retry, ..KindDefaults::default() }
+        KindDefaults::default().max_attempts(3).retry(RetryPolicy::fixed([Duration::from_millis(200)]))
     }
 }
 

@@ -76,8 +76,9 @@ fn in_one_line(error: &(dyn Error + 'static)) -> String {
     escaped(&line)
 }
 
-/// For commands that have something to say before they end: on SIGINT or SIGTERM calls `farewell` and ends the program with 128 + its number, as a shell would say it.
-pub(super) fn on_interrupt(farewell: impl FnOnce() + Send + 'static) -> io::Result<()> {
+/// For commands that have something to print before they end: on SIGINT or SIGTERM calls `before_exit` and ends the
+/// program with 128 + the signal's number, as a shell reports it.
+pub(super) fn on_interrupt(before_exit: impl FnOnce() + Send + 'static) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let (mut interrupt, mut terminate) = {
         let _entered = runtime.enter();
@@ -91,7 +92,7 @@ pub(super) fn on_interrupt(farewell: impl FnOnce() + Send + 'static) -> io::Resu
                 _ = terminate.recv() => SignalKind::terminate(),
             }
         });
-        farewell();
+        before_exit();
         std::process::exit(128 + heard.as_raw_value());
     })?;
     Ok(())

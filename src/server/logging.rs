@@ -62,9 +62,9 @@ pub(super) fn start(settings: &Settings) -> std::io::Result<Logging> {
     // A program that embeds a role may log by itself already.
     let _ = started;
     log_panics();
-    for (stray, meant) in &settings.strays {
+    for (name, meant) in &settings.unknown_variables {
         let hint = meant.map(|meant| format!("; did you mean {meant}?")).unwrap_or_default();
-        tracing::warn!("the variable {stray} is set but is no setting{hint}");
+        tracing::warn!("the variable {name} is set but is no setting{hint}");
     }
     Ok(Logging)
 }

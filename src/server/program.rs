@@ -5,8 +5,8 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use clap::{ArgMatches, FromArgMatches, Subcommand};
 
-use super::cli::{self, Operate};
-use super::settings::{Offered, Resolved, Settings, markdown, show};
+use super::cli::{self, ClientCommand};
+use super::settings::{Inputs, Resolved, Settings, markdown, show};
 use super::stdio::print_text;
 use super::{command_line, exit, logging, roles};
 
@@ -64,7 +64,7 @@ pub fn steadfast() -> ExitCode {
     let matches = command_line::steadfast().get_matches();
     let target = command_line::given_target(&matches);
     let asked = matches.subcommand_name().unwrap_or_default();
-    if (target.url.is_some() || target.json) && !Operate::has_subcommand(asked) {
+    if (target.url.is_some() || target.json) && !ClientCommand::has_subcommand(asked) {
         let message =
             format!("--url and --json are for commands that talk to a running server; {asked} is none of them");
         command_line::steadfast().error(clap::error::ErrorKind::ArgumentConflict, message).exit();
@@ -100,12 +100,12 @@ fn run_role(role: Role, matches: &ArgMatches) -> Result<()> {
 }
 
 fn resolved(matches: &ArgMatches) -> Result<Resolved> {
-    let offered = Offered {
+    let inputs = Inputs {
         flags: command_line::given(matches),
         variables: std::env::vars_os().collect(),
         directory: std::env::current_dir().context("the start directory cannot be used")?,
     };
-    Ok(Resolved::new(&offered)?)
+    Ok(Resolved::new(&inputs)?)
 }
 
 fn config(matches: &ArgMatches) -> Result<()> {
@@ -135,7 +135,7 @@ fn bench(matches: &ArgMatches) -> Result<()> {
 }
 
 fn operate(matches: &ArgMatches, target: cli::Target) -> ExitCode {
-    match Operate::from_arg_matches(matches) {
+    match ClientCommand::from_arg_matches(matches) {
         Ok(command) => cli::run(command, target).map_or_else(|error| exit::report(&error), ExitCode::from),
         Err(error) => error.exit(),
     }

@@ -94,7 +94,7 @@ impl Enqueue {
         let fields = self.options.fields();
         if let Some(source) = self.lines {
             let prefix = self.key_prefix.unwrap_or_else(bulk::random_prefix);
-            let bulk = Bulk { kind: self.kind, fields, prefix, patience: self.patience, json: self.target.json };
+            let bulk = Bulk { kind: self.kind, fields, prefix, outage_timeout: self.patience, json: self.target.json };
             return bulk.run(&client, &source);
         }
         let payload = match (self.payload, self.file) {

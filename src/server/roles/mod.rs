@@ -1,5 +1,6 @@
-//! What a process can be: [`api`] (which has `serve`, too), [`worker`], or `migrate` (in [`open`]). A role opens the queue, starts what it is made
-//! of, says where it can be found, and takes everything down in the order that loses nothing.
+//! What a process can be: `api` and `serve` (both in [`api`]), [`worker`], or `migrate` (in [`open`]). A role opens the
+//! queue, starts what it is made of, says where it can be found, and takes everything down in the order that loses
+//! nothing.
 //!
 //! Roles decide nothing about jobs; they only put the rooms together.
 

@@ -15,7 +15,7 @@ mod typed;
 
 pub(super) use database_url::without_password;
 pub(super) use forms::span;
-pub(super) use resolve::{Offered, Resolved, SettingsError, closest};
+pub(super) use resolve::{Inputs, Resolved, SettingsError, closest};
 pub(super) use secret_file::read_secret_file;
 pub(super) use setting::Setting;
 pub(super) use show::{markdown, show};

@@ -12,7 +12,7 @@ use super::setting::{Form, Optional, Required, Setting};
 use super::table::{ADMIN_TOKEN, ADMIN_TOKEN_FILE, CONFIG, DATABASE_URL, DATABASE_URL_FILE, SETTINGS};
 
 /// The file that is read if it is there.
-const USUAL_FILE: &str = "steadfast.toml";
+const DEFAULT_FILE: &str = "steadfast.toml";
 
 /// Where a value came from.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,11 +53,11 @@ pub(in crate::server) struct Resolved {
     given: BTreeMap<&'static str, Given>,
     pub(super) kinds: Vec<crate::job::KindDefinition>,
     /// Variables that look like settings and are none, with the closest that is one.
-    pub(super) strays: Vec<(String, Option<&'static str>)>,
+    pub(super) unknown_variables: Vec<(String, Option<&'static str>)>,
 }
 
-/// What the outside world offers.
-pub(in crate::server) struct Offered {
+/// Where values may come from, besides the file and the defaults.
+pub(in crate::server) struct Inputs {
     /// By key, as given on the command line.
     pub(in crate::server) flags: BTreeMap<&'static str, String>,
     pub(in crate::server) variables: Vec<(OsString, OsString)>,
@@ -66,17 +66,17 @@ pub(in crate::server) struct Offered {
 }
 
 impl Resolved {
-    pub(in crate::server) fn new(offered: &Offered) -> Result<Self, SettingsError> {
-        let contents = read_file(offered)?;
+    pub(in crate::server) fn new(inputs: &Inputs) -> Result<Self, SettingsError> {
+        let contents = read_file(inputs)?;
         let mut given = BTreeMap::new();
         for setting in SETTINGS {
-            if let Some(found) = find(setting, offered, &contents)? {
+            if let Some(found) = find(setting, inputs, &contents)? {
                 check(setting, &found)?;
                 given.insert(setting.key, found);
             }
         }
-        let strays = strays(&offered.variables);
-        let mut resolved = Self { given, kinds: contents.kinds, strays };
+        let unknown_variables = unknown_variables(&inputs.variables);
+        let mut resolved = Self { given, kinds: contents.kinds, unknown_variables };
         resolved.read_secret(&DATABASE_URL.setting, &DATABASE_URL_FILE.setting)?;
         resolved.read_secret(&ADMIN_TOKEN.setting, &ADMIN_TOKEN_FILE.setting)?;
         Ok(resolved)
@@ -125,24 +125,24 @@ impl Resolved {
     }
 }
 
-fn read_file(offered: &Offered) -> Result<FileContents, SettingsError> {
+fn read_file(inputs: &Inputs) -> Result<FileContents, SettingsError> {
     let setting = &CONFIG.setting;
-    if let Some(named) = find(setting, offered, &FileContents::default())? {
+    if let Some(named) = find(setting, inputs, &FileContents::default())? {
         check(setting, &named)?;
         return file::read(Path::new(&named.text), &named.source.to_string());
     }
-    if offered.directory.join(USUAL_FILE).exists() {
-        file::read(Path::new(USUAL_FILE), "the start directory")
+    if inputs.directory.join(DEFAULT_FILE).exists() {
+        file::read(Path::new(DEFAULT_FILE), "the start directory")
     } else {
         Ok(FileContents::default())
     }
 }
 
-fn find(setting: &Setting, offered: &Offered, contents: &FileContents) -> Result<Option<Given>, SettingsError> {
-    if let (Some(text), Some(flag)) = (offered.flags.get(setting.key), setting.flag()) {
+fn find(setting: &Setting, inputs: &Inputs, contents: &FileContents) -> Result<Option<Given>, SettingsError> {
+    if let (Some(text), Some(flag)) = (inputs.flags.get(setting.key), setting.flag()) {
         return Ok(Some(Given { text: text.clone(), source: Source::Flag(flag) }));
     }
-    if let Some((_, text)) = offered.variables.iter().find(|(name, _)| name == setting.variable) {
+    if let Some((_, text)) = inputs.variables.iter().find(|(name, _)| name == setting.variable) {
         let text = text.to_str().ok_or_else(|| {
             SettingsError(format!("setting {}: the value of {} is not UTF-8", setting.key, setting.variable))
         })?;
@@ -175,7 +175,7 @@ fn not_allowed(setting: &Setting, text: &str, source: &Source) -> SettingsError 
 const OTHER_VARIABLES: [&str; 4] =
     ["STEADFAST_URL", "STEADFAST_TOKEN", "STEADFAST_TOKEN_FILE", "STEADFAST_PLANTED_BUG"];
 
-fn strays(variables: &[(OsString, OsString)]) -> Vec<(String, Option<&'static str>)> {
+fn unknown_variables(variables: &[(OsString, OsString)]) -> Vec<(String, Option<&'static str>)> {
     let names = variables.iter().filter_map(|(name, _)| name.to_str());
     let ours = names.filter(|name| name.starts_with("STEADFAST_") && !OTHER_VARIABLES.contains(name));
     let known = || SETTINGS.iter().map(|setting| setting.variable);

@@ -63,7 +63,7 @@ pub(in crate::server) struct Settings {
     /// Declared in the file.
     pub(in crate::server) kinds: Vec<KindDefinition>,
     /// Variables that look like settings and are none, each with the one that was perhaps meant.
-    pub(in crate::server) strays: Vec<(String, Option<&'static str>)>,
+    pub(in crate::server) unknown_variables: Vec<(String, Option<&'static str>)>,
 }
 
 impl Settings {
@@ -110,7 +110,7 @@ impl Settings {
             log: resolved.get(&table::LOG)?,
             log_format: resolved.get(&table::LOG_FORMAT)?,
             kinds: resolved.kinds,
-            strays: resolved.strays,
+            unknown_variables: resolved.unknown_variables,
         })
     }
 }

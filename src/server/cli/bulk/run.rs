@@ -28,7 +28,7 @@ pub(in crate::server::cli) struct Bulk {
     pub(in crate::server::cli) kind: Option<String>,
     pub(in crate::server::cli) fields: Map<String, Value>,
     pub(in crate::server::cli) prefix: String,
-    pub(in crate::server::cli) patience: Duration,
+    pub(in crate::server::cli) outage_timeout: Duration,
     pub(in crate::server::cli) json: bool,
 }
 
@@ -88,7 +88,7 @@ impl Bulk {
         let mut progress = Progress::new(bytes);
         let done = Arc::new(Mutex::new(Done::default()));
         self.tell_when_interrupted(&done)?;
-        let sender = Sender { client, patience: self.patience };
+        let sender = Sender { client, outage_timeout: self.outage_timeout };
         let sent = send_all(&mut lines, &sender, &mut progress, &done);
         progress.clear();
         let done = locked(&done);
@@ -105,13 +105,13 @@ impl Bulk {
 
     fn tell_when_interrupted(&self, done: &Arc<Mutex<Done>>) -> Result<()> {
         let (bulk, done) = (self.clone(), done.clone());
-        let farewell = move || {
+        let before_exit = move || {
             let done = locked(&done);
             Progress::new(None).clear();
             bulk.summarise(&done);
             bulk.tell_how_to_go_on(&done);
         };
-        Ok(on_interrupt(farewell)?)
+        Ok(on_interrupt(before_exit)?)
     }
 
     fn tell_how_to_go_on(&self, done: &Done) {

@@ -37,7 +37,7 @@ pub(super) type Bad = (u64, String);
 pub(super) struct Sender<'a> {
     pub(super) client: &'a Client,
     /// How long to wait for a server that takes nothing.
-    pub(super) patience: Duration,
+    pub(super) outage_timeout: Duration,
 }
 
 impl Sender<'_> {
@@ -49,7 +49,7 @@ impl Sender<'_> {
             if batch.is_empty() {
                 continue;
             }
-            match self.send_patiently(&batch, progress)? {
+            match self.send_with_retries(&batch, progress)? {
                 Ok(answer) => tally.count(&answer),
                 Err(problem) if !problem.errors.is_empty() => {
                     let mut index = 0;
@@ -74,7 +74,7 @@ impl Sender<'_> {
     }
 
     /// The answer, or a refusal that is the batch's own fault.
-    fn send_patiently(&self, batch: &[Item], progress: &mut Progress) -> Result<Result<Value, ErrorResponse>> {
+    fn send_with_retries(&self, batch: &[Item], progress: &mut Progress) -> Result<Result<Value, ErrorResponse>> {
         let jobs: Vec<&str> = batch.iter().map(|item| item.job.as_str()).collect();
         let body = format!("{{\"jobs\":[{}]}}", jobs.join(","));
         let (started, mut pause) = (Instant::now(), FIRST_PAUSE);
@@ -91,7 +91,7 @@ impl Sender<'_> {
                 RequestError::Refused(problem) if problem.status == 429 || problem.status >= 500 => problem.retry_after,
                 RequestError::Refused(_) => return Err(error.into()),
             };
-            if started.elapsed() >= self.patience {
+            if started.elapsed() >= self.outage_timeout {
                 return Err(error.into());
             }
             progress.waiting();
