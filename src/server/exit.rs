@@ -1,4 +1,4 @@
-//! How programs end. The numbers are a promise to scripts; `docs/operations.md` lists them.
+//! Exit codes, and errors that carry one. The numbers are a promise to scripts; `docs/operations.md` lists them.
 
 use std::error::Error;
 use std::io;

@@ -1,4 +1,4 @@
-//! From arguments to an exit code.
+//! The programs' entry points: from arguments to an exit code.
 
 use std::process::ExitCode;
 

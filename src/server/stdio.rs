@@ -33,7 +33,7 @@ pub(super) fn print_json(value: &Value) {
 
 /// One line on stderr.
 pub(super) fn print_stderr(line: &str) {
-    // Nobody is left to be told.
+    // There is nowhere to report it.
     let _ = writeln!(io::stderr(), "{line}");
 }
 

@@ -1,5 +1,5 @@
-//! Jobs that arrive by the clock, whether or not the ones before have been answered. So a queue that falls behind shows
-//! it, instead of slowing its callers down and looking well.
+//! Open-loop load: jobs arrive by the clock, whether or not the ones before have been answered. So a queue that falls
+//! behind shows it, instead of slowing its callers down and looking fast (coordinated omission).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -99,7 +99,7 @@ pub(super) async fn arrive(
                 moments.answered.store(now_nanos(), Ordering::Relaxed);
                 sent.fetch_add(1, Ordering::Relaxed);
                 if let Err(error) = answer {
-                    // Nobody listens any more once one failure ended it all.
+                    // The receiver is gone once one failure has ended it all.
                     let _ = failed.send(error);
                 }
             });

@@ -2,9 +2,9 @@
 //! it: through [`Queue`](crate::queue::Queue), [`Worker`](crate::worker::Worker) and the HTTP API, with their defaults.
 //!
 //! It works in a file or a schema of its own and removes it, also when interrupted; it never touches anybody's jobs,
-//! and never turns a safety off to be faster. The shapes are in `in_process`, `latency`, `http`
-//! and `workers`; `stopwatch` is what they measure with, `run` repeats them in turns, `report` says what came out. What the
-//! figures mean, and how they compare, is in `docs/benchmarks.md`.
+//! and never turns a safety off to be faster. The shapes of load are in `in_process`, `latency`, `http` and `workers`;
+//! `stopwatch` is what they measure with, `run` repeats them in turns, `report` prints the results. What these mean, and
+//! how they compare, is in `docs/benchmarks.md`.
 
 mod arrivals;
 mod http;
@@ -79,7 +79,7 @@ struct Common {
 pub(super) fn run(bench: Bench) -> Result<()> {
     let filter = std::env::var("RUST_LOG").unwrap_or_else(|_| "warn".into());
     let lines = tracing_subscriber::fmt().with_env_filter(tracing_subscriber::EnvFilter::builder().parse_lossy(filter));
-    // Somebody who embeds this may log by themselves already.
+    // A program that embeds this may log by itself already.
     let _ = lines.with_writer(std::io::stderr).try_init();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start threads")?;
     let ended = runtime.block_on(async {

@@ -24,7 +24,7 @@ pub struct Fixture {
     pub(super) progress: Progress,
 }
 
-/// What one round brought.
+/// The measurements of one round.
 #[derive(Debug, Clone, Default)]
 pub struct Round {
     /// Jobs, executions or requests, whatever the shape counts.
@@ -60,7 +60,7 @@ pub struct Stopwatch<'a> {
 }
 
 impl Fixture {
-    /// A store that somebody else has made, without a look at PostgreSQL's counters.
+    /// A store that the caller has made; PostgreSQL's counters are not read.
     pub fn on(location: StoreLocation) -> Self {
         Self { location, directory: ".".into(), observer: None, progress: Progress::default() }
     }
@@ -69,10 +69,10 @@ impl Fixture {
         self.location.open().await
     }
 
-    /// Leaves the server's housekeeping of what was preloaded out of the measurement.
+    /// Vacuums and checkpoints what was preloaded, so that this is not part of the measurement.
     pub(super) async fn tidy(&self) -> Result<()> {
         if let Some(observer) = &self.observer {
-            self.let_connections_end(observer).await?;
+            self.wait_for_connections_to_end(observer).await?;
             observer.tidy(&self.location.schema).await?;
         }
         Ok(())
@@ -94,13 +94,13 @@ impl Fixture {
     /// at the latest when it ends.
     pub(super) async fn complete(&self, round: &mut Round) -> Result<()> {
         if let (Some(observer), Some(before)) = (&self.observer, round.commits_before) {
-            self.let_connections_end(observer).await?;
+            self.wait_for_connections_to_end(observer).await?;
             round.commits = Some(observer.written().await?.commits.saturating_sub(before));
         }
         Ok(())
     }
 
-    async fn let_connections_end(&self, observer: &Observer) -> Result<()> {
+    async fn wait_for_connections_to_end(&self, observer: &Observer) -> Result<()> {
         // 5 s: a backend that takes longer costs the round a few commits in its figures, no more.
         let deadline = Instant::now() + Duration::from_secs(5);
         while observer.connections(&self.location.schema).await? > 0 && Instant::now() < deadline {

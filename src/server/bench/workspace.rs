@@ -70,12 +70,12 @@ impl StoreLocation {
         }
     }
 
-    /// A store that somebody else makes and removes; `schema` is PostgreSQL's.
+    /// A PostgreSQL schema that the caller makes and removes.
     pub fn postgres(url: String, schema: String) -> Self {
         Self { url, schema, sqlite_file: None }
     }
 
-    /// A SQLite file that somebody else makes and removes.
+    /// A SQLite file that the caller makes and removes.
     pub fn sqlite(file: PathBuf) -> Self {
         Self { url: format!("sqlite://{}", file.display()), schema: String::new(), sqlite_file: Some(file) }
     }
@@ -128,7 +128,7 @@ impl Workspace {
         Ok(location)
     }
 
-    /// A look at the server from beside; `None` for SQLite.
+    /// A connection of its own, to read the server's counters; `None` for SQLite.
     pub(super) async fn observer(&self) -> Result<Option<Observer>> {
         let Kind::Postgres { url } = &self.kind else { return Ok(None) };
         // Cleaning up after millions of jobs may take a while.

@@ -1,5 +1,5 @@
-//! The HTTP client: one connection kept open, no redirects (a token must not travel to where it was not meant for), and
-//! every refusal turned into one line with an exit code.
+//! The HTTP client: one connection kept open, no redirects (a token must not travel to where it was not meant for). What
+//! goes wrong is a [`RequestError`].
 
 use std::time::Duration;
 

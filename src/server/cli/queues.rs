@@ -53,7 +53,7 @@ impl Queues {
             None | Some(Command::List) => return list(&client, self.target.json),
             Some(Command::Pause { queue, yes }) => {
                 if !yes {
-                    sure_about(&client, queue)?;
+                    confirm_unknown_queue(&client, queue)?;
                 }
                 (queue, "pause", "is paused: running jobs go on, no more are started")
             }
@@ -69,8 +69,8 @@ impl Queues {
     }
 }
 
-/// A queue that nobody knows may be paused, and its name may be a typo; then the one that was meant goes on.
-fn sure_about(client: &Client, queue: &str) -> Result<()> {
+/// Asks before a queue without jobs is paused: its name may be a typo, and the one that was meant would go on.
+fn confirm_unknown_queue(client: &Client, queue: &str) -> Result<()> {
     let known: Vec<String> = client.get_list("/queues")?.iter().map(|known| text(known, "queue")).collect();
     if known.iter().any(|known| known == queue) {
         return Ok(());

@@ -1,4 +1,4 @@
-//! Tables for people. On a terminal they fit its width: first the columns that may shrink do so, the widest first, then
+//! Tables for terminal output. On a terminal they fit its width: first the columns that may shrink do so, the widest first, then
 //! those that one can do without are left out, which is said; if that is not enough, the first column gets a line of
 //! its own. In a pipe nothing is cut and nothing is coloured.
 

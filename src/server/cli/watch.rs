@@ -162,7 +162,7 @@ impl AllJobs {
             add(client.get(&format!("/jobs?limit={PAGE}&status={status}"))?.json, &mut found);
         }
         self.unfinished_ones(client, seen, &mut found)?;
-        // One that is started again is found as one that nobody knew.
+        // One that is started again is found like a new one.
         seen.retain(|id, seen| seen.finished.is_none() || found.contains_key(id));
         self.newest = self.newest.take().max(found.keys().next_back().cloned());
         Ok(found.into_values().collect())

@@ -46,7 +46,7 @@ pub(in crate::server) async fn serve_all(settings: &Settings) -> Result<()> {
     serve_with(settings, queue, listener, background, signals).await
 }
 
-/// A socket for the API, unless strangers could reach it unhindered.
+/// A socket for the API; refused beyond the loopback without a token.
 pub(super) async fn bind(settings: &Settings, queue: &Queue) -> Result<TcpListener> {
     may_bind(settings.api_bind_addr, needs_token(settings, queue).await?)?;
     open::listen(settings.api_bind_addr, "API_BIND_ADDR").await
@@ -76,7 +76,7 @@ pub(super) async fn serve_with(
     let api_settings = api_settings(settings, queue, &background);
     let (drain, mut draining) = watch::channel(false);
     let mut working = tokio::spawn(background.work(async move {
-        // Nobody left to say so means the same.
+        // A sender that is gone means the same.
         let _ = draining.wait_for(|drain| *drain).await.is_ok();
     }));
     let (close, mut closing) = watch::channel(false);

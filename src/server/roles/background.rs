@@ -23,9 +23,9 @@ pub(super) enum BackgroundWork {
     /// Reaps and prunes: also where all jobs are run by workers over HTTP, crashed ones must come back.
     #[cfg(feature = "worker")]
     Housekeeping { queue: Queue, settings: Box<WorkerSettings>, health: WorkerHealth },
-    /// Built without the feature `worker`.
+    /// Built without the feature `worker`: only notices when the store is beyond use.
     #[cfg(not(feature = "worker"))]
-    Nobody(Queue),
+    StoreWatch(Queue),
 }
 
 #[cfg(feature = "worker")]
@@ -77,7 +77,7 @@ impl BackgroundWork {
 impl BackgroundWork {
     pub(super) fn housekeeping(_: &Settings, queue: &Queue) -> Self {
         tracing::warn!("built without the feature `worker`: expired leases must be looked for by another process");
-        Self::Nobody(queue.clone())
+        Self::StoreWatch(queue.clone())
     }
 
     #[cfg(feature = "api")]
@@ -87,7 +87,7 @@ impl BackgroundWork {
 
     /// Until `shutdown`, or until the store is beyond use: there is no reaper here to find that out.
     pub(super) async fn work(self, shutdown: impl Future<Output = ()>) -> Result<()> {
-        let Self::Nobody(queue) = self;
+        let Self::StoreWatch(queue) = self;
         let looking = async {
             loop {
                 if let Err(error) = queue.ping().await

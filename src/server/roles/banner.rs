@@ -1,4 +1,4 @@
-//! The first thing a person sees: where it is, what it does, how to use it, how to stop it.
+//! What a role prints when it is ready: its address, its store, how to use it, how to stop it.
 
 use std::fmt::Display;
 #[cfg(all(feature = "api", feature = "worker"))]

@@ -45,7 +45,7 @@ pub(in crate::server) struct Settings {
     pub(in crate::server) worker_queues: Option<Vec<QueueName>>,
     /// `None`: off.
     pub(in crate::server) worker_metrics_bind_addr: Option<SocketAddr>,
-    /// Nobody asked for that address: another port will do.
+    /// The address is the default: another port will do.
     pub(in crate::server) worker_metrics_port_is_free_choice: bool,
     pub(in crate::server) executor: Executor,
     pub(in crate::server) lease: Duration,
