@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use super::limits::SCHEDULE_HORIZON;
 use super::{AttemptOutcome, ErrorText, Failure, Json, Outcome, RetryPolicy, Status};
-use crate::planted::{Bug, planted};
 
 /// Why an attempt ended.
 #[derive(Debug, Clone, Copy)]
@@ -91,15 +90,13 @@ pub fn decide(ending: Ending<'_>, held: Held<'_>) -> Transition {
             };
             // At once: the lease has been the wait already.
             let failure = Failure { error: ErrorText::new(error), permanent: false, retry_after: Some(Duration::ZERO) };
-            let given_back = u32::from(planted(Bug::CrashesCostNothing));
-            fail(&failure, recorded, Held { attempts: held.attempts - given_back, ..held })
+            fail(&failure, recorded, held)
         }
     }
 }
 
 fn fail(failure: &Failure, recorded: AttemptOutcome, held: Held<'_>) -> Transition {
-    let held = if planted(Bug::RetriesNeverEnd) { Held { attempts: 0, ..held } } else { held };
-    let mut transition = if held.cancel_requested && !planted(Bug::CancelledIsRetried) {
+    let mut transition = if held.cancel_requested {
         // Never `retrying`: a job whose cancel was requested must end.
         stay(held, Status::Cancelled, recorded)
     } else if failure.permanent || held.attempts >= held.max_attempts {

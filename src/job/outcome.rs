@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use super::limits::{ERROR_MAX_BYTES, RESULT_MAX_BYTES, SCHEDULE_HORIZON};
 use super::{AttemptOutcome, Json};
-use crate::planted::{Bug, planted};
 
 /// How an attempt went, in the worker's words. What becomes of the job is for [`decide`](super::decide()) to say.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -110,7 +109,7 @@ pub struct ErrorText(String);
 impl ErrorText {
     /// Cuts what is too long and replaces what a database would refuse.
     pub fn new(text: impl AsRef<str>) -> Self {
-        Self(cut(text.as_ref(), if planted(Bug::ErrorTextUncut) { usize::MAX / 2 } else { ERROR_MAX_BYTES }))
+        Self(cut(text.as_ref(), ERROR_MAX_BYTES))
     }
 
     /// The text.

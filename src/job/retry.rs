@@ -5,7 +5,6 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::limits::SCHEDULE_HORIZON;
-use crate::planted::{Bug, planted};
 
 /// Waits between attempts: drawn from a growing window, or a fixed list.
 ///
@@ -129,7 +128,6 @@ impl RetryPolicy {
     /// The wait after `attempt`; `dice` is uniform in `[0, 1)` and picks the place in the window.
     pub fn wait(&self, attempt: u32, dice: f64) -> Duration {
         let (shortest, longest) = self.window(attempt);
-        let dice = if planted(Bug::RetriesInStep) { 0.5 } else { dice };
         shortest + (longest - shortest).mul_f64(dice.clamp(0.0, 1.0))
     }
 }

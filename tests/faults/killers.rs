@@ -9,7 +9,7 @@ use steadfast::worker::{HandlerOptions, WorkerSettings};
 use steadfast::{JobRequest, Queue, Status, Worker};
 
 use crate::scale::{patience, quick_or_long};
-use crate::stage::Stage;
+use crate::stage::{Stage, ended_by};
 
 const URL: &str = "STEADFAST_TEST_KILLERS_URL";
 
@@ -83,18 +83,8 @@ fn deaths(url: &str, at_most: usize) -> Vec<i32> {
     let give_up = Instant::now() + patience() * 2;
     let mut signals = Vec::new();
     loop {
-        let mut child = start(url);
-        let status = loop {
-            if let Some(status) = child.try_wait().unwrap() {
-                break status;
-            }
-            if Instant::now() > give_up {
-                let _ = child.kill();
-                let _ = child.wait();
-                panic!("the others are not done, after {} deaths", signals.len());
-            }
-            std::thread::sleep(Duration::from_millis(10));
-        };
+        let status = ended_by(give_up, &mut start(url));
+        let status = status.unwrap_or_else(|| panic!("the others are not done, after {} deaths", signals.len()));
         match status.signal() {
             Some(signal) => signals.push(signal),
             None => {

@@ -3,18 +3,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use steadfast::Queue;
 use steadfast::job::{NewJob, Status};
 use steadfast::queue::EnqueueError;
 use steadfast::store::postgres::{PostgresSettings, PostgresStore};
 use steadfast::store::{JobStore, NotStored, StoreErrorKind};
-use steadfast::{Job, Queue};
 use tokio::time::timeout;
 
 use crate::changed::changed;
 use crate::proxy::Proxy;
 use crate::support::postgres::Cluster;
+use crate::welcome::Welcome;
 use crate::work::{checked, claim, count, eventually, jobs, request, work_off};
 
 #[tokio::test]
@@ -167,15 +166,6 @@ async fn a_key_of_another_job_is_refused_inside_a_transaction_and_leaves_it_usab
     transaction.commit().await.unwrap();
     let users: i64 = theirs.query_one("SELECT count(*) FROM users", &[]).await.unwrap().get(0);
     assert_eq!((users, work_off(&store, 10).await), (1, vec![first.job.id]));
-}
-
-#[derive(Serialize, Deserialize, JsonSchema)]
-struct Welcome {
-    user: u64,
-}
-
-impl Job for Welcome {
-    const KIND: &'static str = "welcome";
 }
 
 #[tokio::test]

@@ -25,4 +25,6 @@ mod runtimes;
 #[path = "../support/mod.rs"]
 mod support;
 mod tls;
+#[path = "../support/welcome.rs"]
+mod welcome;
 mod work;

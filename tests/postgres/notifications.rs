@@ -5,7 +5,7 @@ use std::time::Duration;
 use steadfast::job::Status;
 use steadfast::store::postgres::{PostgresSettings, PostgresStore};
 use steadfast::store::{JobStore, WakeListener};
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 
 use crate::changed::changed;
 use crate::proxy::Proxy;
@@ -44,17 +44,18 @@ async fn with_the_listener_cut_off_without_a_sound_work_starts_within_the_poll_i
     proxy.silence_listeners();
     while timeout(Duration::ZERO, wakes.woken()).await.is_ok() {}
     let ids = enqueue(&there, "default", 1).await;
-    let began = Instant::now();
     // What a dispatcher does: sleeps until woken, but never longer than the poll interval.
+    let mut looks = 0;
     let leases = loop {
         let _ = timeout(POLL, wakes.woken()).await;
         let leases = here.claim(claim(10)).await.unwrap().leases;
+        looks += 1;
         if !leases.is_empty() {
             break leases;
         }
+        assert!(looks < 4, "not found by {looks} looks");
     };
     assert_eq!(leases[0].job().id, ids[0]);
-    assert!(began.elapsed() < POLL * 4, "{:?}", began.elapsed());
     eventually("the listener is connected anew", async || hears(&mut wakes, &there).await).await;
 }
 

@@ -54,6 +54,17 @@ impl World {
         self.store.settle(vec![settle]).await.unwrap().remove(0).unwrap()
     }
 
+    /// The one job waits for a minute, whatever the clock is set to meanwhile.
+    async fn assert_due_after_a_minute_with(&self, step: SignedDuration) {
+        self.clock.advance(SECOND * 20);
+        self.step(step);
+        assert_eq!(claim(&self.store, 1).await, [], "{step:?}");
+        self.clock.advance(SECOND * 39);
+        assert_eq!(claim(&self.store, 1).await, [], "{step:?}");
+        self.clock.advance(SECOND);
+        assert_eq!(claim(&self.store, 1).await.len(), 1, "{step:?}");
+    }
+
     /// How long the lease has still to go.
     async fn left(&self, lease: &Lease) -> Duration {
         let expires_at = job_with(&self.store, lease.job().id).await.lease_expires_at.unwrap();
@@ -110,13 +121,7 @@ async fn a_retry_keeps_its_backoff_when_the_clock_steps() {
             let world = World::new();
             let lease = world.running(job()).await;
             assert_eq!(world.settle(&lease, outcome).await, Settled::Recorded);
-            world.clock.advance(SECOND * 20);
-            world.step(step);
-            assert_eq!(claim(&world.store, 1).await, [], "{step:?}");
-            world.clock.advance(SECOND * 39);
-            assert_eq!(claim(&world.store, 1).await, [], "{step:?}");
-            world.clock.advance(SECOND);
-            assert_eq!(claim(&world.store, 1).await.len(), 1, "{step:?}");
+            world.assert_due_after_a_minute_with(step).await;
         }
     }
 }
@@ -126,13 +131,7 @@ async fn a_delay_keeps_its_length_when_the_clock_steps() {
     for step in STEPS {
         let world = World::new();
         enqueue_one(&world.store, job().delay_ms(60_000)).await;
-        world.clock.advance(SECOND * 20);
-        world.step(step);
-        assert_eq!(claim(&world.store, 1).await, [], "{step:?}");
-        world.clock.advance(SECOND * 39);
-        assert_eq!(claim(&world.store, 1).await, [], "{step:?}");
-        world.clock.advance(SECOND);
-        assert_eq!(claim(&world.store, 1).await.len(), 1, "{step:?}");
+        world.assert_due_after_a_minute_with(step).await;
     }
 }
 

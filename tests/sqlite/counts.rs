@@ -19,15 +19,15 @@ async fn counts_equal_the_rows_after_every_step_of_a_random_mixture_of_verbs() {
         let (store, clock) = file.open_held();
         // Some settles are refused, so that batches are given up and done again item by item.
         file.refuse("UPDATE", "new.status = 'succeeded' AND new.priority = 13");
-        let stranger = file.stranger();
+        let external = file.external_connection();
         let mut mixture = Mixture { rng: Rng::with_seed(seed), ids: Vec::new(), leases: Vec::new() };
         for step in 0..STEPS {
             let verb = mixture.step(&store, &clock).await;
-            assert_eq!(told(&store).await, counted(&stranger), "seed {seed}, step {step}: {verb}");
+            assert_eq!(told(&store).await, counted(&external), "seed {seed}, step {step}: {verb}");
         }
         drop(store);
         let store = file.open_at(&clock);
-        assert_eq!(told(&store).await, counted(&stranger), "seed {seed}, opened again");
+        assert_eq!(told(&store).await, counted(&external), "seed {seed}, opened again");
     }
 }
 

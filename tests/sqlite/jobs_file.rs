@@ -1,5 +1,5 @@
-//! The words the cases are written in: a file of jobs in a directory of its own, the store on it, and the hand of a
-//! stranger who opens the same file with plain SQLite.
+//! The words the cases are written in: a file of jobs in a directory of its own, the store on it, and the
+//! connection of another program, which opens the same file with plain SQLite.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt;
@@ -58,14 +58,14 @@ impl JobsFile {
         Arc::new(SqliteStore::open(settings).unwrap())
     }
 
-    /// A stranger's connection.
-    pub(crate) fn stranger(&self) -> Connection {
-        stranger(&self.path)
+    /// The connection of another program.
+    pub(crate) fn external_connection(&self) -> Connection {
+        external_connection(&self.path)
     }
 
-    /// A stranger who holds the write lock until the answer is dropped.
+    /// Another program that holds the write lock until the answer is dropped.
     pub(crate) fn held_lock(&self) -> HeldLock {
-        let connection = self.stranger();
+        let connection = self.external_connection();
         connection.execute_batch("BEGIN IMMEDIATE").unwrap();
         HeldLock(connection)
     }
@@ -76,7 +76,7 @@ impl JobsFile {
             "CREATE TRIGGER planted_{what} BEFORE {what} ON jobs WHEN {when}
              BEGIN SELECT RAISE(ABORT, 'planted'); END"
         );
-        self.stranger().execute_batch(&sql).unwrap();
+        self.external_connection().execute_batch(&sql).unwrap();
     }
 
     /// `jobs.db` → `jobs.db-wal` and the like.
@@ -104,7 +104,7 @@ pub(crate) fn make_private(path: &Path) {
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).unwrap();
 }
 
-pub(crate) fn stranger(path: &Path) -> Connection {
+pub(crate) fn external_connection(path: &Path) -> Connection {
     let connection = Connection::open(path).unwrap();
     connection.busy_timeout(DEADLINE).unwrap();
     connection

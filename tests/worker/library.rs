@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use anyhow::Context as _;
-use steadfast::kinds::{Addresses, Fit, ImageFormat, Method, ResizeImage, SendEmail, WebhookDelivery};
+use steadfast::kinds::{Fit, ImageFormat, Method, ResizeImage, SendEmail, WebhookDelivery};
 use steadfast::{Context, Job, JobRequest, Status, Worker};
 
 use crate::world::{Running, Task, World, brisk, eventually};
@@ -106,29 +106,12 @@ async fn a_handler_is_told_the_kind_the_queue_and_how_many_attempts_there_are() 
 
 #[test]
 fn payloads_of_the_built_in_kinds_can_be_written_down_whole() {
-    let mail = SendEmail {
-        to: Addresses::Several(vec!["a@example.org".into()]),
-        subject: "s".into(),
-        body: "b".into(),
-        html: None,
-        cc: Some(Addresses::One("b@example.org".into())),
-        bcc: None,
-        reply_to: None,
-    };
-    let image = ResizeImage {
-        source_url: "https://example.org/a.png".into(),
-        width: 1,
-        height: 1,
-        fit: Some(Fit::Cover),
-        format: Some(ImageFormat::Webp),
-    };
-    let hook = WebhookDelivery {
-        url: "https://example.org".into(),
-        body: serde_json::json!({}),
-        headers: None,
-        method: Some(Method::Put),
-        secret: None,
-    };
+    let mut mail = SendEmail::new(vec!["a@example.org".to_owned()], "s", "b");
+    mail.cc = Some("b@example.org".into());
+    let mut image = ResizeImage::new("https://example.org/a.png", 1, 1);
+    (image.fit, image.format) = (Some(Fit::Cover), Some(ImageFormat::Webp));
+    let mut hook = WebhookDelivery::new("https://example.org", serde_json::json!({}));
+    hook.method = Some(Method::Put);
     for request in [JobRequest::of(&mail), JobRequest::of(&image), JobRequest::of(&hook)] {
         assert!(request.is_ok());
     }

@@ -142,10 +142,10 @@ async fn a_job_of_many_leases_runs_once() {
     let world = World::new().await;
     let id = world.enqueue(1).await;
     let settings = brisk();
-    let ten_leases = settings.lease * 10;
+    let five_leases = settings.lease * 5;
     let worker =
         Running::start(Worker::new(world.queue.clone()).settings(settings).handle(move |_: Task, _| async move {
-            tokio::time::sleep(ten_leases).await;
+            tokio::time::sleep(five_leases).await;
             Ok(())
         }));
     let job = world.reaches(id, Status::Succeeded).await;

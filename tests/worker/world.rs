@@ -17,7 +17,7 @@ use tokio::task::JoinHandle;
 use crate::support::postgres::{Cluster, TestDatabase};
 
 /// Machines are slow; nothing here should take that long.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+pub const PATIENCE: Duration = Duration::from_secs(120);
 
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Task {
@@ -109,7 +109,8 @@ pub async fn in_time<T>(what: &str, future: impl Future<Output = T>) -> T {
 pub fn brisk() -> WorkerSettings {
     WorkerSettings::default()
         .concurrency(4)
-        .lease(Duration::from_secs(1))
+        // Twice the shortest there is: a machine may stand still for a moment, and most tests are not about that.
+        .lease(Duration::from_secs(2))
         .reap_interval(Duration::from_millis(100))
         .shutdown_grace(Duration::from_secs(5))
 }

@@ -13,6 +13,10 @@ macro_rules! statements {
 
         impl Sql {
             pub(super) fn new(schema: &str) -> Self {
+                for (bug, taken, _) in SABOTAGES.iter().filter(|(bug, ..)| planted(*bug)) {
+                    let texts = [$(include_str!(concat!(stringify!($name), ".sql"))),*];
+                    assert!(texts.iter().any(|text| text.contains(taken)), "{bug:?} finds nothing to take: {taken:?}");
+                }
                 Self { $($name: rendered(include_str!(concat!(stringify!($name), ".sql")), schema),)* }
             }
         }

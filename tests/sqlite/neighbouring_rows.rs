@@ -21,7 +21,7 @@ async fn answers(store: &impl Store, settles: Vec<Settle>) -> Vec<Settled> {
 async fn rows_between_those_of_a_claim_stay_as_they_are() {
     let file = JobsFile::new();
     let store = file.open();
-    // mail mail images, mail mail images …: runs of two with a stranger between.
+    // mail mail images, mail mail images …: runs of two with another row between.
     let queue_of = |n| if n % 3 == 2 { "images" } else { "mail" };
     let ids = enqueue(&store, (0..30).map(|n| checked(in_queue(queue_of(n)))).collect()).await;
     let mail = claim_of(100).queues(vec!["mail".parse().unwrap()]);
@@ -33,7 +33,7 @@ async fn rows_between_those_of_a_claim_stay_as_they_are() {
         let expected = if n % 3 == 2 { (Status::Queued, 0) } else { (Status::Succeeded, 1) };
         assert_eq!((job.status, job.attempts), expected, "job {n}");
     }
-    assert_eq!(told(&store).await, counted(&file.stranger()));
+    assert_eq!(told(&store).await, counted(&file.external_connection()));
 }
 
 #[tokio::test]
@@ -45,18 +45,18 @@ async fn a_lease_lost_among_its_neighbours_is_lost_alone() {
     clock.advance(LEASE);
     // All have run out; one is taken away and given to somebody else, the others still count.
     let aside = "UPDATE jobs SET lease_expires_at = lease_expires_at + 60000000 WHERE id <> ?1";
-    file.stranger().execute(aside, [ids[4].as_uuid().as_bytes().as_slice()]).unwrap();
+    file.external_connection().execute(aside, [ids[4].as_uuid().as_bytes().as_slice()]).unwrap();
     assert_eq!(store.reap(Reap::up_to(100)).await.unwrap().len(), 1);
     let again = claim(&store, 9).await;
     assert_eq!(again.len(), 1);
     let expected: Vec<_> = (0..9).map(|n| if n == 4 { Settled::Lost } else { Settled::Recorded }).collect();
     assert_eq!(answers(&*store, settles(&leases)).await, expected);
     assert_eq!(job_with(&store, ids[4]).await.status, Status::Running);
-    assert_eq!(told(&store).await, counted(&file.stranger()));
+    assert_eq!(told(&store).await, counted(&file.external_connection()));
     // Said once more, everybody hears the same; and the newer lease is as good as ever.
     assert_eq!(answers(&*store, settles(&leases)).await, expected);
     assert_eq!(answers(&*store, settles([&again[0].key()])).await, [Settled::Recorded]);
-    assert_eq!(told(&store).await, counted(&file.stranger()));
+    assert_eq!(told(&store).await, counted(&file.external_connection()));
 }
 
 #[tokio::test]
@@ -84,7 +84,7 @@ async fn of_two_reports_on_one_lease_in_one_batch_the_first_decides() {
     let (recorded, lost) = (Settled::Recorded, Settled::Lost);
     assert_eq!(answers(&*store, batch).await, [recorded, recorded, lost, recorded, recorded]);
     assert_eq!(job_with(&store, ids[1]).await.status, Status::Retrying);
-    assert_eq!(told(&store).await, counted(&file.stranger()));
+    assert_eq!(told(&store).await, counted(&file.external_connection()));
 }
 
 #[tokio::test]
@@ -96,7 +96,7 @@ async fn a_lease_from_before_a_restart_settles_its_job() {
     drop(store);
     let store = file.open();
     assert_eq!(answers(&*store, settles(&leases)).await, [Settled::Recorded; 5]);
-    assert_eq!(told(&store).await, counted(&file.stranger()));
+    assert_eq!(told(&store).await, counted(&file.external_connection()));
 }
 
 #[tokio::test]
