@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Arg, ArgAction, ArgMatches, Command, Subcommand};
 
-use super::cli::{Operate, Target, USUAL_URL};
+use super::cli::{ClientCommand, DEFAULT_URL, Target};
 use super::program::Role;
 use super::settings::{SETTINGS, Setting};
 
@@ -28,14 +28,14 @@ pub(super) fn steadfast() -> Command {
     #[cfg(all(feature = "api", feature = "postgres", feature = "sqlite", feature = "worker"))]
     let command = command.subcommand(<super::bench::Bench as clap::Args>::augment_args(Command::new("bench")));
     // The commands bring a description of their own.
-    Operate::augment_subcommands(command).about(ABOUT)
+    ClientCommand::augment_subcommands(command).about(ABOUT)
 }
 
 /// The flags of commands for a running server, which may also stand before the command.
 fn target() -> [Arg; 2] {
     let heading = "For commands that talk to a running server";
     let url =
-        Arg::new("url").long("url").value_name("URL").help(format!("Which one [STEADFAST_URL, default {USUAL_URL}]"));
+        Arg::new("url").long("url").value_name("URL").help(format!("Which one [STEADFAST_URL, default {DEFAULT_URL}]"));
     let json = Arg::new("json").long("json").action(ArgAction::SetTrue).help("Answer in JSON, as the API does");
     [url, json].map(|arg| arg.help_heading(heading))
 }
@@ -65,7 +65,7 @@ fn completions_command() -> Command {
 }
 
 fn flags() -> impl Iterator<Item = Arg> {
-    SETTINGS.iter().filter_map(flag)
+    SETTINGS.iter().copied().filter_map(flag)
 }
 
 fn flag(setting: &'static Setting) -> Option<Arg> {
@@ -87,7 +87,7 @@ fn capitalised(text: &str) -> String {
 
 /// What was given on the command line, by key.
 pub(super) fn given(matches: &ArgMatches) -> BTreeMap<&'static str, String> {
-    let given = |setting: &'static Setting| {
+    let given = |setting: &&'static Setting| {
         let value = matches.try_get_one::<String>(setting.key).ok().flatten()?;
         Some((setting.key, value.clone()))
     };

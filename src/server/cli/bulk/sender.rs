@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use serde_json::Value;
 
-use super::client::{Client, Problem, Trouble};
-use super::progress::Progress;
+use super::progress_bar::Progress;
+use crate::server::cli::client::{Client, ErrorResponse, RequestError};
 
 /// 100 ms at first, doubling …
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
@@ -37,7 +37,7 @@ pub(super) type Bad = (u64, String);
 pub(super) struct Sender<'a> {
     pub(super) client: &'a Client,
     /// How long to wait for a server that takes nothing.
-    pub(super) patience: Duration,
+    pub(super) outage_timeout: Duration,
 }
 
 impl Sender<'_> {
@@ -49,7 +49,7 @@ impl Sender<'_> {
             if batch.is_empty() {
                 continue;
             }
-            match self.send_patiently(&batch, progress)? {
+            match self.send_with_retries(&batch, progress)? {
                 Ok(answer) => tally.count(&answer),
                 Err(problem) if !problem.errors.is_empty() => {
                     let mut index = 0;
@@ -74,23 +74,25 @@ impl Sender<'_> {
     }
 
     /// The answer, or a refusal that is the batch's own fault.
-    fn send_patiently(&self, batch: &[Item], progress: &mut Progress) -> Result<Result<Value, Problem>> {
+    fn send_with_retries(&self, batch: &[Item], progress: &mut Progress) -> Result<Result<Value, ErrorResponse>> {
         let jobs: Vec<&str> = batch.iter().map(|item| item.job.as_str()).collect();
         let body = format!("{{\"jobs\":[{}]}}", jobs.join(","));
         let (started, mut pause) = (Instant::now(), FIRST_PAUSE);
         loop {
-            let trouble = match self.client.post_text("/jobs/batch", body.clone()) {
+            let error = match self.client.post_text("/jobs/batch", body.clone()) {
                 Ok(answer) => return Ok(Ok(answer.json)),
-                Err(Trouble::Refused(problem)) if matches!(problem.status, 400 | 413 | 422) => return Ok(Err(problem)),
-                Err(trouble) => trouble,
+                Err(RequestError::Refused(problem)) if matches!(problem.status, 400 | 413 | 422) => {
+                    return Ok(Err(problem));
+                }
+                Err(error) => error,
             };
-            let after = match &trouble {
-                Trouble::Unreachable(_) => None,
-                Trouble::Refused(problem) if problem.status == 429 || problem.status >= 500 => problem.retry_after,
-                Trouble::Refused(_) => return Err(trouble.into()),
+            let after = match &error {
+                RequestError::Unreachable(_) => None,
+                RequestError::Refused(problem) if problem.status == 429 || problem.status >= 500 => problem.retry_after,
+                RequestError::Refused(_) => return Err(error.into()),
             };
-            if started.elapsed() >= self.patience {
-                return Err(trouble.into());
+            if started.elapsed() >= self.outage_timeout {
+                return Err(error.into());
             }
             progress.waiting();
             sleep(after.unwrap_or(pause).min(LONGEST_PAUSE));

@@ -1,6 +1,5 @@
-//! Arguments of commands, read and checked; and questions to a person.
+//! Parsers for the values of command line arguments.
 
-use std::io::{IsTerminal, Write, stderr, stdin};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -41,16 +40,4 @@ pub(super) fn token_id(text: &str) -> Result<String, String> {
 /// JSON text, kept as it is written.
 pub(super) fn json(text: &str) -> Result<String, String> {
     serde_json::from_str::<serde::de::IgnoredAny>(text).map(|_| text.to_owned()).map_err(|error| error.to_string())
-}
-
-/// Asks the person at the terminal; `None` if there is none.
-pub(super) fn confirm(question: &str) -> Option<bool> {
-    if !stdin().is_terminal() || !stderr().is_terminal() {
-        return None;
-    }
-    let _ = write!(stderr(), "{question} [y/N] ").and_then(|()| stderr().flush());
-    let mut answer = String::new();
-    // No answer is a no.
-    let _ = stdin().read_line(&mut answer);
-    Some(matches!(answer.trim(), "y" | "Y" | "yes"))
 }

@@ -1,18 +1,25 @@
-//! Log lines: to stderr, pretty or JSON. Payloads and secrets never get this far; see the rooms that log.
+//! Logging: to stderr, pretty or JSON, each event one line whatever is logged. Text of callers (an error that a handler
+//! gave, a key) could otherwise begin a line of its own that looks like ours. Payloads and secrets never get this far; see
+//! the rooms that log.
 
+use std::fmt::{self, Debug, Write};
 use std::io::IsTerminal;
 use std::sync::OnceLock;
 use std::time::Duration;
 
 use tracing::Level;
+use tracing::field::Field;
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::field::MakeExt;
 use tracing_subscriber::filter::filter_fn;
+use tracing_subscriber::fmt::FormatFields;
+use tracing_subscriber::fmt::format::{Writer, debug_fn};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
-use super::log_lines::one_line_fields;
 use super::log_writer::LogWriter;
 use super::settings::{LogFormat, Settings};
+use super::stdio::acts_on_a_terminal;
 
 /// 500 ms for the last lines to be written at the end; a reader that takes none must not keep the process.
 const LAST_LINES_MAX: Duration = Duration::from_millis(500);
@@ -55,9 +62,9 @@ pub(super) fn start(settings: &Settings) -> std::io::Result<Logging> {
     // A program that embeds a role may log by itself already.
     let _ = started;
     log_panics();
-    for (stray, meant) in &settings.strays {
+    for (name, meant) in &settings.unknown_variables {
         let hint = meant.map(|meant| format!("; did you mean {meant}?")).unwrap_or_default();
-        tracing::warn!("the variable {stray} is set but is no setting{hint}");
+        tracing::warn!("the variable {name} is set but is no setting{hint}");
     }
     Ok(Logging)
 }
@@ -81,4 +88,51 @@ fn log_panics() {
         let why = panic.payload_as_str().unwrap_or("a value that is not text");
         tracing::error!(at, why, "a panic");
     }));
+}
+
+/// `message name=value name=value`, with control characters and those that turn the direction of text written as escapes.
+fn one_line_fields() -> impl for<'writer> FormatFields<'writer> + Send + Sync + 'static {
+    debug_fn(write_field).delimited(" ")
+}
+
+fn write_field(writer: &mut Writer<'_>, field: &Field, value: &dyn Debug) -> fmt::Result {
+    match field.name() {
+        "message" => write!(Escaping(writer), "{value:?}"),
+        // What the crate `log` adds to its records; the line shows the target already.
+        name if name.starts_with("log.") => Ok(()),
+        name => {
+            write!(writer, "{}=", name.trim_start_matches("r#"))?;
+            write!(Escaping(writer), "{value:?}")
+        }
+    }
+}
+
+struct Escaping<'a, W>(&'a mut W);
+
+impl<W: Write> Write for Escaping<'_, W> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let mut rest = text;
+        while let Some(at) = rest.find(acts_on_a_terminal) {
+            let (plain, escaped) = rest.split_at(at);
+            self.0.write_str(plain)?;
+            let mut chars = escaped.chars();
+            if let Some(c) = chars.next() {
+                write!(self.0, "{}", c.escape_default())?;
+            }
+            rest = chars.as_str();
+        }
+        self.0.write_str(rest)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_would_begin_a_line_or_steer_a_terminal_is_written_as_an_escape() {
+        let mut written = String::new();
+        Escaping(&mut written).write_str("a\nb\r\u{1b}[2J\u{85}\u{202e}é \"q\"").unwrap();
+        assert_eq!(written, "a\\nb\\r\\u{1b}[2J\\u{85}\\u{202e}é \"q\"");
+    }
 }

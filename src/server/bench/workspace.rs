@@ -1,4 +1,4 @@
-//! Where a benchmark keeps its jobs: a SQLite file or a PostgreSQL schema that is made for it and removed after it.
+//! What a benchmark makes and removes: a directory, and per round a SQLite file or a PostgreSQL schema.
 //!
 //! It never uses a file that exists or a schema somebody else made.
 
@@ -14,19 +14,19 @@ use super::Common;
 use crate::queue::{Queue, QueueBuilder};
 use crate::store::postgres::{Observer, PostgresSettings};
 
-/// Removing a schema waits this long for a worker that was broken off to let go of it.
+/// 8 tries, 250 ms apart, for a worker that was interrupted to release its locks on a schema.
 const REMOVAL_TRIES: usize = 8;
 
-/// 5 s for the threads of a worker to end on a busy machine.
-const LETTING_GO: Duration = Duration::from_secs(5);
+/// 5 s for the threads of a worker to end on a busy machine and release their file.
+const RELEASE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The home of all rounds of one run.
+/// The directory of one run, and the stores of its rounds.
 #[derive(Debug)]
-pub(super) struct Home {
+pub(super) struct Workspace {
     /// A directory of our own; the disk is measured in it, too.
     pub(super) directory: PathBuf,
     kind: Kind,
-    /// What was made and not removed yet, named by [`Place::schema`].
+    /// What was made and not removed yet, named by [`StoreLocation::schema`].
     made: Mutex<Vec<String>>,
     run: String,
 }
@@ -40,43 +40,48 @@ enum Kind {
     },
 }
 
-/// The home of one round.
+/// Where the store of one round is.
 #[derive(Debug, Clone)]
-pub(super) struct Place {
+pub struct StoreLocation {
     /// For `DATABASE_URL`.
     pub(super) url: String,
     pub(super) schema: String,
     pub(super) sqlite_file: Option<PathBuf>,
 }
 
-impl Place {
-    pub(super) fn builder(&self) -> QueueBuilder {
+impl StoreLocation {
+    pub fn builder(&self) -> QueueBuilder {
         Queue::builder(&self.url).schema(&self.schema)
     }
 
     /// Opens the queue. A SQLite file has one owner: the threads of a worker that has just ended may need a moment to
     /// let go of it.
-    pub(super) async fn open(&self) -> Result<Queue> {
-        let mut patience = if self.sqlite_file.is_some() { LETTING_GO } else { Duration::ZERO };
+    pub async fn open(&self) -> Result<Queue> {
+        let mut left = if self.sqlite_file.is_some() { RELEASE_TIMEOUT } else { Duration::ZERO };
         loop {
             match self.builder().open().await {
-                Err(_) if patience > Duration::ZERO => {
+                Err(_) if left > Duration::ZERO => {
                     const PAUSE: Duration = Duration::from_millis(20);
                     tokio::time::sleep(PAUSE).await;
-                    patience = patience.saturating_sub(PAUSE);
+                    left = left.saturating_sub(PAUSE);
                 }
                 opened => return Ok(opened?),
             }
         }
     }
 
-    /// A place that somebody else looks after.
-    pub(super) fn existing(url: String, schema: String) -> Self {
+    /// A PostgreSQL schema that the caller makes and removes.
+    pub fn postgres(url: String, schema: String) -> Self {
         Self { url, schema, sqlite_file: None }
+    }
+
+    /// A SQLite file that the caller makes and removes.
+    pub fn sqlite(file: PathBuf) -> Self {
+        Self { url: format!("sqlite://{}", file.display()), schema: String::new(), sqlite_file: Some(file) }
     }
 }
 
-impl Home {
+impl Workspace {
     pub(super) fn new(common: &Common) -> Result<Self> {
         let run = uuid::Uuid::new_v4().simple().to_string()[..10].to_owned();
         let kind = match common.store.as_deref() {
@@ -104,27 +109,26 @@ impl Home {
     }
 
     /// An empty, migrated store for one round.
-    pub(super) async fn place(&self, round: usize) -> Result<Place> {
+    pub(super) async fn empty_store(&self, round: usize) -> Result<StoreLocation> {
         let schema = format!("steadfast_bench_{}_{round}", self.run);
-        let place = match &self.kind {
+        let location = match &self.kind {
             Kind::Sqlite(file) => {
                 let path = file.clone().unwrap_or_else(|| self.directory.join(format!("round-{round}.db")));
-                let url = format!("sqlite://{}", path.display());
-                Place { url, schema: String::new(), sqlite_file: Some(path) }
+                StoreLocation::sqlite(path)
             }
             Kind::Postgres { url } => {
                 // By its name a backend is recognised as ours.
                 let separator = if url.contains('?') { '&' } else { '?' };
                 let url = format!("{url}{separator}application_name={schema}");
-                Place { url, schema: schema.clone(), sqlite_file: None }
+                StoreLocation::postgres(url, schema.clone())
             }
         };
         self.made.lock().unwrap_or_else(PoisonError::into_inner).push(schema);
-        place.builder().migrate().await?;
-        Ok(place)
+        location.builder().migrate().await?;
+        Ok(location)
     }
 
-    /// A look at the server from beside; `None` for SQLite.
+    /// A connection of its own, to read the server's counters; `None` for SQLite.
     pub(super) async fn observer(&self) -> Result<Option<Observer>> {
         let Kind::Postgres { url } = &self.kind else { return Ok(None) };
         // Cleaning up after millions of jobs may take a while.

@@ -1,8 +1,8 @@
-//! Numbers made of many numbers: percentiles of one round, median and spread over rounds. No I/O, no clock.
+//! Percentiles of one round, median and spread over rounds. No I/O, no clock.
 
 use serde_json::{Value, json};
 
-/// What the middle of some rounds is, and how far they lie apart.
+/// The median of some rounds, with the lowest and the highest.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Spread {
     pub(super) median: f64,
@@ -34,10 +34,10 @@ pub(super) fn rounded(figure: f64) -> f64 {
 
 /// How long things took in one round, in milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Percentiles {
-    pub(super) p50: f64,
+pub struct Percentiles {
+    pub p50: f64,
     pub(super) p90: f64,
-    pub(super) p99: f64,
+    pub p99: f64,
     pub(super) p999: f64,
     pub(super) max: f64,
 }

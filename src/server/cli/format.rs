@@ -5,14 +5,14 @@ use std::io::IsTerminal;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use crate::server::out::visible;
+use crate::server::stdio::escaped;
 
 /// A text field of a job, or a dash.
 pub(super) fn text(json: &Value, field: &str) -> String {
     match json.get(field) {
-        Some(Value::String(text)) => visible(text),
+        Some(Value::String(text)) => escaped(text),
         None | Some(Value::Null) => "–".into(),
-        Some(other) => visible(&other.to_string()),
+        Some(other) => escaped(&other.to_string()),
     }
 }
 
@@ -63,10 +63,10 @@ pub(super) fn note(job: &Value) -> String {
     let message = job.pointer("/progress/message").and_then(Value::as_str);
     let running = job.get("status").and_then(Value::as_str) == Some("running");
     match (running, percent, message) {
-        (true, Some(percent), Some(message)) => format!("{percent}% {}", visible(message)),
+        (true, Some(percent), Some(message)) => format!("{percent}% {}", escaped(message)),
         (true, Some(percent), None) => format!("{percent}%"),
-        (true, None, Some(message)) => visible(message),
-        _ => job.get("last_error").and_then(Value::as_str).map(visible).unwrap_or_default(),
+        (true, None, Some(message)) => escaped(message),
+        _ => job.get("last_error").and_then(Value::as_str).map(escaped).unwrap_or_default(),
     }
 }
 

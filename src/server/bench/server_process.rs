@@ -1,12 +1,94 @@
-//! A keep-alive HTTP/1.1 client, as small as it can be: what it costs is taken from the server it measures.
-//!
-//! It speaks to our own server only, which always says how long its answers are.
+//! `steadfast api` as a process of its own, with nothing but a database and a free port: the server that people run, and
+//! its CPU apart from the client's. And a keep-alive HTTP/1.1 client, as small as it can be, because what it costs is
+//! taken from the server it measures. It speaks to our own server only, which always says how long its answers are.
 
+use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
+use std::path::Path;
+use std::process::{Child, ChildStdout, Command, Stdio};
 
 use anyhow::{Context, Result, bail};
+use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+
+use super::noop_jobs::NoOp;
+use super::stopwatch::cpu_seconds_of;
+use super::workspace::StoreLocation;
+use crate::job::KindDefinition;
+
+/// The process. Killed when dropped: its store goes with it.
+#[derive(Debug)]
+pub(super) struct ServerProcess {
+    process: Child,
+    pub(super) address: SocketAddr,
+    /// Held open: what it says after its first line must have somewhere to go.
+    _said: BufReader<ChildStdout>,
+}
+
+impl ServerProcess {
+    /// Starts it in `directory`, where no settings file lies, and declares the kind of the jobs.
+    pub(super) async fn start(location: &StoreLocation, directory: &Path) -> Result<Self> {
+        let program = std::env::current_exe().context("cannot find this program to start it again")?;
+        let mut command = Command::new(program);
+        command.arg("api").current_dir(directory).env_clear().env("RUST_LOG", "warn");
+        // The URL may hold a password, which has no place among a process's arguments.
+        command.env("DATABASE_URL", &location.url).env("API_BIND_ADDR", "127.0.0.1:0");
+        if !location.schema.is_empty() {
+            command.env("STEADFAST_DATABASE_SCHEMA", &location.schema);
+        }
+        let mut process =
+            command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().context("cannot start a server")?;
+        let stdout = process.stdout.take().context("a server says nothing")?;
+        let heard = tokio::task::spawn_blocking(move || {
+            let (mut said, mut line) = (BufReader::new(stdout), String::new());
+            said.read_line(&mut line).map(|_| (said, line))
+        });
+        let mut starting = Guard(Some(process));
+        let (said, line) = heard.await.context("a server cannot be heard")??;
+        let address = line.split_once("http://").and_then(|(_, rest)| rest.split_whitespace().next()?.parse().ok());
+        let address = address.with_context(|| format!("a server did not say where it is: {}", line.trim()))?;
+        let process = starting.0.take().context("a server is taken once")?;
+        let this = Self { process, address, _said: said };
+        this.declare().await?;
+        Ok(this)
+    }
+
+    async fn declare(&self) -> Result<()> {
+        let definition = KindDefinition::of::<NoOp>()?;
+        let body = json!({"schema": definition.schema}).to_string();
+        let mut connection = Connection::open(self.address).await?;
+        connection.ask(&request("PUT", &format!("/kinds/{}", definition.kind), &body)).await.map(|_| ())
+    }
+
+    /// CPU seconds so far.
+    pub(super) fn cpu_seconds(&self) -> Option<f64> {
+        cpu_seconds_of(self.process.id())
+    }
+}
+
+impl Drop for ServerProcess {
+    fn drop(&mut self) {
+        end(&mut self.process);
+    }
+}
+
+/// A process that is not known to be well yet.
+struct Guard(Option<Child>);
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        if let Some(process) = &mut self.0 {
+            end(process);
+        }
+    }
+}
+
+fn end(process: &mut Child) {
+    // One that has ended already need not be killed.
+    let _ = process.kill();
+    let _ = process.wait();
+}
 
 /// 64 KiB at once: an answer to 200 leases takes a few reads.
 const READ_BYTES: usize = 64 * 1024;

@@ -1,4 +1,4 @@
-//! What a process does for jobs besides serving requests: run them, or only keep house.
+//! What a process does for jobs besides serving requests: run them, or only the housekeeping (reap and prune).
 
 use std::future::Future;
 #[cfg(feature = "api")]
@@ -16,20 +16,20 @@ use crate::{
 };
 
 /// The part of a process that looks after jobs.
-pub(super) enum Crew {
+pub(super) enum BackgroundWork {
     /// Runs the built-in kinds, reaps and prunes.
     #[cfg(feature = "worker")]
     Workers(Box<Worker>),
     /// Reaps and prunes: also where all jobs are run by workers over HTTP, crashed ones must come back.
     #[cfg(feature = "worker")]
     Housekeeping { queue: Queue, settings: Box<WorkerSettings>, health: WorkerHealth },
-    /// Built without the feature `worker`.
+    /// Built without the feature `worker`: only notices when the store is beyond use.
     #[cfg(not(feature = "worker"))]
-    Nobody(Queue),
+    StoreWatch(Queue),
 }
 
 #[cfg(feature = "worker")]
-impl Crew {
+impl BackgroundWork {
     /// What the setting `executor` says.
     pub(super) fn by_executor(settings: &Settings, queue: &Queue) -> Self {
         match settings.executor {
@@ -74,10 +74,10 @@ impl Crew {
 }
 
 #[cfg(not(feature = "worker"))]
-impl Crew {
+impl BackgroundWork {
     pub(super) fn housekeeping(_: &Settings, queue: &Queue) -> Self {
         tracing::warn!("built without the feature `worker`: expired leases must be looked for by another process");
-        Self::Nobody(queue.clone())
+        Self::StoreWatch(queue.clone())
     }
 
     #[cfg(feature = "api")]
@@ -87,7 +87,7 @@ impl Crew {
 
     /// Until `shutdown`, or until the store is beyond use: there is no reaper here to find that out.
     pub(super) async fn work(self, shutdown: impl Future<Output = ()>) -> Result<()> {
-        let Self::Nobody(queue) = self;
+        let Self::StoreWatch(queue) = self;
         let looking = async {
             loop {
                 if let Err(error) = queue.ping().await

@@ -1,9 +1,9 @@
 //! The progress bar of a bulk enqueue: on a terminal only, on stderr, so that it never gets into anybody's data.
 
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
-use crate::server::out::warn;
+use crate::server::stdio::{print_stderr, replace_line};
 
 /// 10 times a second is as often as eyes can follow.
 const REDRAW: Duration = Duration::from_millis(100);
@@ -38,7 +38,7 @@ impl Progress {
             (drawing.lines, drawing.bytes) = (lines, bytes);
             if drawing.drawn.is_none_or(|drawn| drawn.elapsed() >= REDRAW) {
                 drawing.drawn = Some(Instant::now());
-                draw(&drawing.text(""));
+                replace_line(&drawing.text(""));
             }
         }
     }
@@ -46,8 +46,8 @@ impl Progress {
     /// The server takes nothing at the moment.
     pub(super) fn waiting(&mut self) {
         match &self.drawing {
-            Some(drawing) => draw(&drawing.text("  waiting for the server")),
-            None if !self.waiting => warn("the server takes nothing at the moment; waiting for it"),
+            Some(drawing) => replace_line(&drawing.text("  waiting for the server")),
+            None if !self.waiting => print_stderr("the server takes nothing at the moment; waiting for it"),
             None => {}
         }
         self.waiting = true;
@@ -56,7 +56,7 @@ impl Progress {
     /// Makes room for a line of text.
     pub(super) fn clear(&self) {
         if self.drawing.is_some() {
-            draw("");
+            replace_line("");
         }
     }
 }
@@ -75,12 +75,4 @@ impl Drawing {
         };
         format!("{bar}{} lines  {per_s:.0}/s{note}", self.lines)
     }
-}
-
-/// Replaces the current line of the terminal. A text that is wrapped could not be replaced: it is cut.
-fn draw(text: &str) {
-    let width = terminal_size::terminal_size_of(std::io::stderr()).map_or(80, |(width, _)| usize::from(width.0));
-    let text: String = text.chars().take(width.saturating_sub(1)).collect();
-    // A terminal that went away misses nothing that matters.
-    let _ = write!(std::io::stderr(), "\r\x1b[2K{text}");
 }

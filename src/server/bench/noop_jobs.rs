@@ -1,16 +1,16 @@
-//! The jobs that are measured: they do nothing, so that all there is to measure is the queue. Ordinary kinds, put in and
-//! run through the public library like anybody's.
+//! The jobs that are measured. They do nothing, so that only the queue is measured, and are ordinary kinds, enqueued and
+//! run through the public library.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 
-use super::stage::Stage;
+use super::stopwatch::Fixture;
 use crate::job::{JobRequest, KindDefaults, RetryPolicy, Status};
 use crate::queue::{Job, Queue};
 use crate::worker::{Context, JobError, Worker};
@@ -19,9 +19,9 @@ use crate::worker::{Context, JobError, Worker};
 const TEXT: &str = "nothing is done with this text; it is here to weigh what a small job does";
 
 /// 1,000 jobs a call, the most one call takes.
-pub(super) const PRELOAD_BATCH: usize = crate::job::limits::BATCH_MAX;
+const PRELOAD_BATCH: usize = crate::job::limits::BATCH_MAX;
 
-/// 60 s without a finished job: something is stuck, and figures will not come.
+/// 60 s without a finished job: something is stuck, and there will be no result.
 const STUCK_AFTER: Duration = Duration::from_secs(60);
 
 /// Succeeds at once.
@@ -57,14 +57,14 @@ impl Job for FailsOnce {
     }
 }
 
-/// Which of them.
+/// What the handler of a job does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Flavour {
+pub enum Behaviour {
     Succeeds,
     FailsOnce,
 }
 
-impl Flavour {
+impl Behaviour {
     /// Starts of one job.
     pub(super) fn executions(self) -> u64 {
         match self {
@@ -81,15 +81,15 @@ impl Flavour {
     }
 }
 
-/// Handlers that have run, and who waits for them.
+/// Counts executions of handlers, and wakes whoever waits for so many.
 #[derive(Debug, Default)]
-pub(super) struct Tally {
+pub(super) struct Executions {
     pub(super) executed: Arc<AtomicU64>,
     wanted: AtomicU64,
     reached: Notify,
 }
 
-impl Tally {
+impl Executions {
     pub(super) fn of(wanted: u64) -> Arc<Self> {
         Arc::new(Self { wanted: AtomicU64::new(wanted), ..Self::default() })
     }
@@ -116,22 +116,22 @@ impl Tally {
 }
 
 /// Declares the kind, so that nobody does so while the clock runs.
-pub(super) async fn declare(queue: &Queue, flavour: Flavour) -> Result<()> {
-    match flavour {
-        Flavour::Succeeds => queue.declare::<NoOp>().await?,
-        Flavour::FailsOnce => queue.declare::<FailsOnce>().await?,
+pub async fn declare(queue: &Queue, behaviour: Behaviour) -> Result<()> {
+    match behaviour {
+        Behaviour::Succeeds => queue.declare::<NoOp>().await?,
+        Behaviour::FailsOnce => queue.declare::<FailsOnce>().await?,
     }
     Ok(())
 }
 
 /// Puts jobs in by the thousand.
-pub(super) async fn preload(stage: &Stage, queue: &Queue, flavour: Flavour, jobs: u64) -> Result<()> {
-    declare(queue, flavour).await?;
+pub async fn preload(fixture: &Fixture, queue: &Queue, behaviour: Behaviour, jobs: u64) -> Result<()> {
+    declare(queue, behaviour).await?;
     let done = Arc::new(AtomicU64::new(0));
-    let _line = stage.progress.line("preloading", done.clone(), jobs);
+    let _line = fixture.progress.line("preloading", done.clone(), jobs);
     for first in (0..jobs).step_by(PRELOAD_BATCH) {
         let batch: Result<Vec<_>> =
-            (first..jobs.min(first + PRELOAD_BATCH as u64)).map(|seq| flavour.request(seq)).collect();
+            (first..jobs.min(first + PRELOAD_BATCH as u64)).map(|seq| behaviour.request(seq)).collect();
         let stored = queue.enqueue_requests(batch?).await.context("cannot preload jobs")?.len();
         done.fetch_add(stored as u64, Ordering::Relaxed);
     }
@@ -139,14 +139,14 @@ pub(super) async fn preload(stage: &Stage, queue: &Queue, flavour: Flavour, jobs
 }
 
 /// A worker with default settings that runs both flavours and counts.
-pub(super) fn worker(queue: Queue, tally: Arc<Tally>, concurrency: Option<usize>) -> Worker<Arc<Tally>> {
+pub(super) fn worker(queue: Queue, executions: Arc<Executions>, concurrency: Option<usize>) -> Worker<Arc<Executions>> {
     let worker = Worker::new(queue)
-        .with_state(tally)
-        .handle(|_: NoOp, context: Context<Arc<Tally>>| {
+        .with_state(executions)
+        .handle(|_: NoOp, context: Context<Arc<Executions>>| {
             context.state().count();
             std::future::ready(Ok::<_, JobError>(()))
         })
-        .handle(|_: FailsOnce, context: Context<Arc<Tally>>| {
+        .handle(|_: FailsOnce, context: Context<Arc<Executions>>| {
             context.state().count();
             let first = context.attempt() == 1;
             std::future::ready(if first { Err(JobError::new("fails the first time")) } else { Ok(()) })
@@ -157,10 +157,10 @@ pub(super) fn worker(queue: Queue, tally: Arc<Tally>, concurrency: Option<usize>
     }
 }
 
-/// Runs until the tally is full and every outcome is recorded.
-pub(super) async fn work_off(worker: Worker<Arc<Tally>>, tally: &Tally) -> Result<u64> {
-    worker.run_until(tally.all()).await?;
-    let (executed, wanted) = (tally.executed.load(Ordering::Relaxed), tally.wanted.load(Ordering::Relaxed));
+/// Runs until all wanted executions are done and every outcome is recorded.
+pub(super) async fn work_off(worker: Worker<Arc<Executions>>, executions: &Executions) -> Result<u64> {
+    worker.run_until(executions.all()).await?;
+    let (executed, wanted) = (executions.executed.load(Ordering::Relaxed), executions.wanted.load(Ordering::Relaxed));
     if executed < wanted {
         bail!("only {executed} of {wanted} jobs ran, then none for {} s", STUCK_AFTER.as_secs());
     }
@@ -168,13 +168,28 @@ pub(super) async fn work_off(worker: Worker<Arc<Tally>>, tally: &Tally) -> Resul
 }
 
 /// Jobs that are on record as succeeded.
-pub(super) async fn succeeded(queue: &Queue) -> Result<u64> {
+async fn succeeded(queue: &Queue) -> Result<u64> {
     let stats = queue.stats().await?;
     Ok(stats.queues.values().filter_map(|queue| queue.counts.get(&Status::Succeeded)).sum())
 }
 
-/// A figure counts only if the jobs are really done.
-pub(super) async fn check_succeeded(queue: &Queue, wanted: u64) -> Result<()> {
+/// Waits until so many jobs are on record as succeeded.
+pub(super) async fn until_succeeded(queue: &Queue, wanted: u64) -> Result<()> {
+    let (mut seen, mut moved) = (0, Instant::now());
+    while seen < wanted {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        let now = succeeded(queue).await?;
+        if now > seen {
+            (seen, moved) = (now, Instant::now());
+        } else if moved.elapsed() > STUCK_AFTER {
+            bail!("{seen} of {wanted} jobs are on record as succeeded, and no more for {} s", STUCK_AFTER.as_secs());
+        }
+    }
+    Ok(())
+}
+
+/// A result counts only if the jobs are really done.
+pub async fn check_succeeded(queue: &Queue, wanted: u64) -> Result<()> {
     let found = succeeded(queue).await?;
     if found < wanted {
         bail!("{found} jobs are on record as succeeded, not {wanted}: this round does not count");
@@ -189,7 +204,7 @@ mod tests {
     #[test]
     fn a_job_weighs_what_those_of_other_benchmarks_do() {
         assert_eq!(TEXT.len(), 73);
-        let payload = Flavour::Succeeds.request(123_456).unwrap().payload;
+        let payload = Behaviour::Succeeds.request(123_456).unwrap().payload;
         assert!((95..=105).contains(&payload.as_str().len()), "{}", payload.as_str());
     }
 }

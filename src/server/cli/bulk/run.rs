@@ -1,8 +1,4 @@
-//! Many jobs from JSON lines: read, batch, send, and tell what became of each line.
-//!
-//! No line is lost and none is doubled, whatever happens to the server in between: every line has an idempotency key
-//! made of the prefix, its number and its content. The same input with the same prefix again goes on where it ended,
-//! and whoever is interrupted is told how.
+//! Reads lines, sends them in batches, and tells what became of each.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, stdin};
@@ -12,13 +8,12 @@ use std::time::Duration;
 use anyhow::Result;
 use serde_json::{Map, Value, json};
 
-use super::Client;
-use super::interrupt::on_interrupt;
-use super::lines::{Line, Lines};
-use super::progress::Progress;
+use super::json_lines::{Line, Lines};
+use super::progress_bar::Progress;
 use super::sender::{Bad, Item, Sender, Tally};
-use crate::server::exit::{Exit, Failure};
-use crate::server::out::{say, say_json, visible, warn};
+use crate::server::cli::Client;
+use crate::server::exit::{Exit, ExitError, on_interrupt};
+use crate::server::stdio::{escaped, print_json, print_line, print_stderr};
 
 /// 1,000 jobs, as many as the API takes in one batch.
 const BATCH_MAX_JOBS: usize = 1000;
@@ -29,22 +24,22 @@ const PREFIX_MAX_CHARS: usize = 200;
 
 /// A bulk enqueue.
 #[derive(Clone)]
-pub(super) struct Bulk {
-    pub(super) kind: Option<String>,
-    pub(super) fields: Map<String, Value>,
-    pub(super) prefix: String,
-    pub(super) patience: Duration,
-    pub(super) json: bool,
+pub(in crate::server::cli) struct Bulk {
+    pub(in crate::server::cli) kind: Option<String>,
+    pub(in crate::server::cli) fields: Map<String, Value>,
+    pub(in crate::server::cli) prefix: String,
+    pub(in crate::server::cli) outage_timeout: Duration,
+    pub(in crate::server::cli) json: bool,
 }
 
 /// Checks a prefix for idempotency keys.
-pub(super) fn key_prefix(text: &str) -> Result<String, String> {
+pub(in crate::server::cli) fn key_prefix(text: &str) -> Result<String, String> {
     let fine = (1..=PREFIX_MAX_CHARS).contains(&text.chars().count()) && !text.chars().any(char::is_control);
     if fine { Ok(text.to_owned()) } else { Err(format!("use 1 to {PREFIX_MAX_CHARS} printable characters")) }
 }
 
 /// A prefix that nobody else has.
-pub(super) fn random_prefix() -> String {
+pub(in crate::server::cli) fn random_prefix() -> String {
     format!("bulk-{}", &uuid::Uuid::new_v4().simple().to_string()[..12])
 }
 
@@ -87,13 +82,13 @@ impl Batch {
 
 impl Bulk {
     /// `source` is a path, or `-` for stdin.
-    pub(super) fn run(&self, client: &Client, source: &str) -> Result<Exit> {
+    pub(in crate::server::cli) fn run(&self, client: &Client, source: &str) -> Result<Exit> {
         let (input, bytes) = open(source)?;
         let mut lines = Lines::new(input, self.kind.clone(), &self.fields, &self.prefix);
         let mut progress = Progress::new(bytes);
         let done = Arc::new(Mutex::new(Done::default()));
         self.tell_when_interrupted(&done)?;
-        let sender = Sender { client, patience: self.patience };
+        let sender = Sender { client, outage_timeout: self.outage_timeout };
         let sent = send_all(&mut lines, &sender, &mut progress, &done);
         progress.clear();
         let done = locked(&done);
@@ -110,19 +105,19 @@ impl Bulk {
 
     fn tell_when_interrupted(&self, done: &Arc<Mutex<Done>>) -> Result<()> {
         let (bulk, done) = (self.clone(), done.clone());
-        let farewell = move || {
+        let before_exit = move || {
             let done = locked(&done);
             Progress::new(None).clear();
             bulk.summarise(&done);
             bulk.tell_how_to_go_on(&done);
         };
-        Ok(on_interrupt(farewell)?)
+        Ok(on_interrupt(before_exit)?)
     }
 
     fn tell_how_to_go_on(&self, done: &Done) {
-        warn(&format!("Not all lines were sent: only those up to line {} are answered for.", done.through));
-        warn("To go on, with the same input (no line is enqueued twice):");
-        warn(&format!("  {}", visible(&command_again(std::env::args(), &self.prefix))));
+        print_stderr(&format!("Not all lines were sent: only those up to line {} are answered for.", done.through));
+        print_stderr("To go on, with the same input (no line is enqueued twice):");
+        print_stderr(&format!("  {}", escaped(&command_again(std::env::args(), &self.prefix))));
     }
 
     fn summarise(&self, done: &Done) {
@@ -130,11 +125,11 @@ impl Bulk {
         if self.json {
             let bad: Vec<_> = bad.iter().map(|(line, why)| json!({"line": line, "detail": why})).collect();
             let prefix = &self.prefix;
-            say_json(
+            print_json(
                 &json!({"created": created, "known": known, "bad": bad, "key_prefix": prefix, "through_line": through}),
             );
         } else {
-            say(&format!("enqueued {created}, known already {known}, bad lines {}", bad.len()));
+            print_line(&format!("enqueued {created}, known already {known}, bad lines {}", bad.len()));
         }
     }
 }
@@ -175,7 +170,7 @@ fn send_all(
 fn tell(bad: &[Bad], progress: &Progress) {
     for (number, why) in bad {
         progress.clear();
-        warn(&format!("line {number}: {}", visible(why)));
+        print_stderr(&format!("line {number}: {}", escaped(why)));
     }
 }
 
@@ -200,7 +195,7 @@ fn open(source: &str) -> Result<(Box<dyn BufRead>, Option<u64>)> {
     if source == "-" {
         return Ok((Box::new(stdin().lock()), None));
     }
-    let cannot = |error| Failure::new(Exit::Usage, format!("--lines {source}: {error}"));
+    let cannot = |error| ExitError::new(Exit::Usage, format!("--lines {source}: {error}"));
     let file = File::open(source).map_err(cannot)?;
     let metadata = file.metadata().map_err(cannot)?;
     let bytes = metadata.is_file().then_some(metadata.len());
