@@ -7,7 +7,7 @@ use tokio_postgres::Client;
 use tokio_postgres::error::SqlState;
 
 use super::cause::Cause;
-use super::migrate::{MIGRATIONS, VERSIONS_TABLE};
+use super::migrate::{SUPPORTED, SchemaVersions, VERSIONS_TABLE};
 use super::pool::{Dial, quoted};
 use super::settings::PostgresSettings;
 use crate::store::OpenError;
@@ -101,7 +101,7 @@ fn check_version(version: i32, shown: &str) -> Result<(), OpenError> {
     Err(OpenError::new(shown, problem, format!("use PostgreSQL {least} or newer")))
 }
 
-/// The tables are the ones this program was made for.
+/// The tables are of a version that this program works on.
 pub(super) async fn check_schema(client: &Client, dial: &Dial, settings: &PostgresSettings) -> Result<(), OpenError> {
     let table = format!("{}.{VERSIONS_TABLE}", quoted(&settings.schema));
     let found = match client.query_one(&format!("SELECT coalesce(max(version), 0) FROM {table}"), &[]).await {
@@ -121,24 +121,33 @@ pub(super) async fn check_schema(client: &Client, dial: &Dial, settings: &Postgr
             }
         },
     };
-    let known = MIGRATIONS.len() as i32;
+    check_schema_version(found, &SUPPORTED, dial, settings)
+}
+
+fn check_schema_version(
+    found: i32,
+    supported: &SchemaVersions,
+    dial: &Dial,
+    settings: &PostgresSettings,
+) -> Result<(), OpenError> {
+    let SchemaVersions { min, max } = *supported;
     let schema = &settings.schema;
     let fail = |problem: String, way_out: &str| Err(OpenError::new(&dial.shown, problem, way_out));
     match found {
         0 => fail(format!("schema {schema:?} has no tables of this program"), "run `steadfast migrate`"),
-        older if older < known => fail(
-            format!("schema {schema:?} is at version {older}, this program needs {known}"),
+        older if older < min => fail(
+            format!("schema {schema:?} is at version {older}, this program needs {min} or newer"),
             "run `steadfast migrate`",
         ),
-        newer if newer > known => Err(newer_than_known(newer, dial, settings)),
+        newer if newer > max => Err(newer_than_known(newer, max, dial, settings)),
         _ => Ok(()),
     }
 }
 
 /// The tables were made by a later version of this program.
-pub(super) fn newer_than_known(found: i32, dial: &Dial, settings: &PostgresSettings) -> OpenError {
-    let (schema, known) = (&settings.schema, MIGRATIONS.len());
-    let problem = format!("schema {schema:?} is at version {found}, this program knows only up to {known}");
+pub(super) fn newer_than_known(found: i32, max: i32, dial: &Dial, settings: &PostgresSettings) -> OpenError {
+    let schema = &settings.schema;
+    let problem = format!("schema {schema:?} is at version {found}, this program knows only up to {max}");
     let way_out = "use the program that is as new as the tables: run `steadfast migrate` only with that one";
     OpenError::new(&dial.shown, problem, way_out)
 }
@@ -155,5 +164,21 @@ mod tests {
             error,
             "cannot open db: the server is PostgreSQL 12, too old for this program; use PostgreSQL 13 or newer"
         );
+    }
+
+    #[test]
+    fn every_schema_version_from_the_oldest_to_the_newest_known_is_accepted_and_no_other() {
+        let settings = PostgresSettings::new("postgres://me@db.example/jobs");
+        let dial = Dial::new(&settings).unwrap();
+        let check = |found| check_schema_version(found, &SchemaVersions { min: 3, max: 5 }, &dial, &settings);
+        assert!((3..=5).all(|found| check(found).is_ok()));
+        for (found, way_out) in [
+            (0, "has no tables of this program; run `steadfast migrate`"),
+            (2, "is at version 2, this program needs 3 or newer; run `steadfast migrate`"),
+            (6, "is at version 6, this program knows only up to 5; use the program that is as new as the tables"),
+        ] {
+            let error = check(found).unwrap_err().to_string();
+            assert!(error.contains(way_out), "{error}");
+        }
     }
 }
