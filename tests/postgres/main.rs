@@ -22,4 +22,5 @@ mod runtimes;
 #[path = "../support/mod.rs"]
 mod support;
 mod tls;
+mod upgrade;
 mod work;
