@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use steadfast::job::{JobRequest, Json, KindDefaults, Limits, NewJob, Outcome, WorkerId};
-use steadfast::store::{Claim, Settle, Store, WorkerFate};
+use steadfast::store::{Claim, Settle, Store};
 
 /// What a dispatcher of fast jobs asks for.
 const BATCH: usize = 200;
@@ -26,19 +26,11 @@ pub(crate) async fn enqueue(store: &dyn Store, count: usize) {
 pub(crate) async fn drain(store: &dyn Store, count: usize) -> f64 {
     let (began, mut left) = (Instant::now(), count);
     while left > 0 {
-        let claim = Claim {
-            worker: WorkerId::new("bench").unwrap(),
-            queues: None,
-            kinds: None,
-            max: BATCH.min(left),
-            max_bytes: usize::MAX,
-            lease: Duration::from_secs(600),
-            fate: WorkerFate::Independent,
-        };
-        let leases = store.claim(claim).await.unwrap();
+        let claim = Claim::new(WorkerId::new("bench").unwrap(), Duration::from_secs(600)).max(BATCH.min(left));
+        let leases = store.claim(claim).await.unwrap().leases;
         assert!(!leases.is_empty(), "{left} jobs are nowhere to be found");
         left -= leases.len();
-        let settles = leases.iter().map(|lease| Settle { lease: lease.key(), outcome: Outcome::Succeeded(None) });
+        let settles = leases.iter().map(|lease| Settle::new(lease.key(), Outcome::Succeeded(None)));
         store.settle(settles.collect()).await.unwrap();
     }
     count as f64 / began.elapsed().as_secs_f64()

@@ -20,7 +20,8 @@ use tracing::Instrument;
 use super::limits::TOKEN_MAX_BYTES;
 use super::problem::{Code, Problem};
 use super::state::Exposure;
-use crate::store::{LastAdmin, Scope, Store, StoreError, StoreErrorKind, TokenDeleted, TokenRecord};
+use crate::queue::Queue;
+use crate::store::{LastAdmin, Scope, StoreError, StoreErrorKind, TokenDeleted, TokenRecord};
 
 /// 500 ms: a revoked token works for at most this long, plus one look at the store.
 const FRESH: Duration = Duration::from_millis(500);
@@ -104,7 +105,7 @@ impl Caller {
 
 /// The tokens there are.
 pub(super) struct Keys {
-    store: Arc<dyn Store>,
+    queue: Queue,
     admin: Option<SecretHash>,
     exposure: Exposure,
     known: RwLock<Option<Known>>,
@@ -122,10 +123,10 @@ struct Known {
 }
 
 impl Keys {
-    pub(super) fn new(store: Arc<dyn Store>, admin: Option<&str>, exposure: Exposure) -> Self {
+    pub(super) fn new(queue: Queue, admin: Option<&str>, exposure: Exposure) -> Self {
         let admin = admin.map(SecretHash::of);
         Self {
-            store,
+            queue,
             admin,
             exposure,
             known: RwLock::default(),
@@ -173,7 +174,7 @@ impl Keys {
     /// Forgets a token; `false` if there is none with this id. The last one that could make others stays.
     pub(super) async fn revoke(&self, id: String) -> Result<bool, Problem> {
         let last_admin = if self.admin.is_some() { LastAdmin::Delete } else { LastAdmin::Keep };
-        let deleted = self.store.delete_token(id, last_admin).await;
+        let deleted = self.queue.delete_token(&id, last_admin).await;
         self.forget();
         match deleted? {
             TokenDeleted::Deleted => Ok(true),
@@ -229,9 +230,9 @@ impl Keys {
     }
 
     async fn ask_store(&self) -> Result<Vec<TokenRecord>, StoreError> {
-        let tokens = self.store.tokens().await?;
+        let tokens = self.queue.tokens().await?;
         if !self.had_token.load(Ordering::Relaxed) {
-            let had_token = !tokens.is_empty() || self.store.had_token().await?;
+            let had_token = !tokens.is_empty() || self.queue.had_token().await?;
             self.had_token.store(had_token, Ordering::Relaxed);
         }
         Ok(tokens)

@@ -55,8 +55,8 @@ pub(super) fn describe() {
         }
     }
     for verb in VERBS {
-        drop(histogram!("store_operation_seconds", "verb" => verb));
-        drop(histogram!("store_batch_size", "verb" => verb));
+        drop(histogram!("store_operation_seconds", "verb" => *verb));
+        drop(histogram!("store_batch_size", "verb" => *verb));
     }
 }
 

@@ -13,7 +13,8 @@ use super::limits::CHECK_TIMEOUT;
 use super::problem::{Code, Problem};
 use super::state::{Api, to_the_end};
 use super::wire::Health;
-use crate::store::{Store, StoreErrorKind};
+use crate::queue::Queue;
+use crate::store::StoreErrorKind;
 
 /// 500 ms: anybody may ask, so however many do, the store is asked twice a second at most.
 const FRESH: Duration = Duration::from_millis(500);
@@ -23,14 +24,14 @@ const FRESH: Duration = Duration::from_millis(500);
 pub(super) struct Pulse(Mutex<Option<(Instant, Result<(), String>)>>);
 
 impl Pulse {
-    async fn feel(&self, store: &dyn Store) -> Result<(), String> {
+    async fn feel(&self, queue: &Queue) -> Result<(), String> {
         let mut last = self.0.lock().await;
         if let Some((at, felt)) = &*last
             && at.elapsed() < FRESH
         {
             return felt.clone();
         }
-        let felt = match timeout(CHECK_TIMEOUT, store.ping()).await {
+        let felt = match timeout(CHECK_TIMEOUT, queue.ping()).await {
             Ok(Err(error)) if error.kind() == StoreErrorKind::ReadOnly => Err("read-only".into()),
             // Its own words name neither addresses nor causes.
             Ok(answer) => answer.map_err(|error| error.to_string()),
@@ -95,6 +96,6 @@ pub(super) async fn health(State(api): State<Api>) -> Result<Answer<Health>, Pro
 }
 
 async fn check_store(api: &Api) -> Result<(), String> {
-    let felt = to_the_end(api, |api| async move { api.pulse.feel(api.queue.store().as_ref()).await }).await;
+    let felt = to_the_end(api, |api| async move { api.pulse.feel(&api.queue).await }).await;
     felt.unwrap_or_else(|_| Err("the check failed".into()))
 }

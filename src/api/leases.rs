@@ -140,7 +140,7 @@ async fn claim_or_give_back(
             return;
         }
         let give_back = |lease: &Lease| Settle { lease: lease.key(), outcome: Outcome::Released };
-        if let Err(error) = api.queue.store().settle(unwanted.iter().map(give_back).collect()).await {
+        if let Err(error) = api.queue.settle(unwanted.iter().map(give_back).collect()).await {
             tracing::warn!(%error, "jobs claimed for a caller that hung up wait for their lease to expire");
         }
     });
@@ -154,18 +154,19 @@ async fn claim_in_steps(api: &Shared, claim: Claim, wanted: u64, room: Room) -> 
     let mut leased = Leased { leases: Vec::new(), room, bytes: 0 };
     loop {
         let (began, max) = (Instant::now(), (claim.max - leased.leases.len()).min(LEASE_STEP));
-        let step = match api.queue.store().claim(Claim { max, ..claim.clone() }).await {
+        let step = match api.queue.claim(Claim { max, ..claim.clone() }).await {
             Ok(step) => step,
             Err(error) if leased.leases.is_empty() => return Err(error),
             // What was claimed before must not wait for its lease to expire.
             Err(_) => return Ok(leased.fitted()),
         };
-        if step.is_empty() {
+        if step.leases.is_empty() {
             api.turns.found_nothing(wanted, began);
         }
-        let is_short = step.len() < max;
-        leased.bytes += step.iter().map(weight).sum::<usize>();
-        leased.leases.extend(step);
+        // Not `more`: a step that was cut short by its bytes is a large answer already.
+        let is_short = step.leases.len() < max;
+        leased.bytes += step.leases.iter().map(weight).sum::<usize>();
+        leased.leases.extend(step.leases);
         let has_room = leased.room.hold(leased.bytes).is_ok();
         if is_short || !has_room || leased.leases.len() >= claim.max || leased.bytes > LEASES_MAX_BYTES {
             return Ok(leased.fitted());

@@ -103,7 +103,7 @@ async fn serve_routes(
     shutdown: impl Future<Output = ()> + Send,
 ) -> Result<(), ServeError> {
     let address = listener.local_addr()?;
-    let needs_token = settings.admin_token.is_some() || settings.queue.store().had_token().await?;
+    let needs_token = settings.admin_token.is_some() || settings.queue.had_token().await?;
     may_bind(address, needs_token)?;
     super::metrics::install();
     let api = Shared::new(settings, exposure(address));

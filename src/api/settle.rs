@@ -50,7 +50,7 @@ pub(super) async fn heartbeat(
     let room = body.room;
     let extended = to_the_end(&api, |api| async move {
         let _held = room;
-        api.queue.store().extend(Extend { beats: known, lease }).await
+        api.queue.extend(Extend { beats: known, lease }).await
     });
     let mut extended = extended.await??.into_iter();
     let verdicts = beats.iter().map(|beat| match beat.as_ref().and_then(|_| extended.next()) {
@@ -113,7 +113,7 @@ pub(super) async fn settle(
     let room = body.room;
     let answers = to_the_end(&api, |api| async move {
         let _held = room;
-        api.queue.store().settle(known).await
+        api.queue.settle(known).await
     });
     let mut answers = verdicts(answers.await?)?.into_iter();
     let verdicts = settles.iter().map(|settle| settle.as_ref().and_then(|_| answers.next()).unwrap_or("lost"));

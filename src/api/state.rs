@@ -109,7 +109,7 @@ impl Shared {
     pub(super) fn new(settings: ApiSettings, exposure: Exposure) -> Api {
         let hosts = settings.hosts.iter().map(|host| host.to_ascii_lowercase()).collect();
         Arc::new(Self {
-            keys: Arc::new(Keys::new(settings.queue.store().clone(), settings.admin_token.as_deref(), exposure)),
+            keys: Arc::new(Keys::new(settings.queue.clone(), settings.admin_token.as_deref(), exposure)),
             hosts,
             throttle: AuthThrottle::default(),
             rates: Rates::default(),

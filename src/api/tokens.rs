@@ -46,7 +46,7 @@ pub(super) async fn make_token(
         created_at: jiff::Timestamp::now(),
     };
     to_the_end(&api, |api| async move {
-        let stored = api.queue.store().put_token(record).await;
+        let stored = api.queue.put_token(record).await;
         api.keys.forget();
         stored
     })
@@ -81,7 +81,7 @@ fn checked(name: &str, scopes: &[String]) -> Result<Vec<Scope>, Problem> {
     responses((status = 200, description = "without their secrets", body = Vec<TokenView>)),
 )]
 pub(super) async fn list_tokens(State(api): State<Api>) -> Result<Answer<Vec<TokenView>>, Problem> {
-    let tokens = to_the_end(&api, |api| async move { api.queue.store().tokens().await }).await??;
+    let tokens = to_the_end(&api, |api| async move { api.queue.tokens().await }).await??;
     Ok(ok(tokens.into_iter().map(TokenView::from).collect()))
 }
 

@@ -50,7 +50,7 @@ impl Queue {
         if requests.is_empty() || requests.len() > BATCH_MAX {
             return Err(BatchError::Size { given: requests.len() });
         }
-        self.0.store(self.check_all(requests).await?).await
+        self.inner.store(self.check_all(requests).await?).await
     }
 
     /// As [`accept`](Self::accept), up to the point where it would be stored.
@@ -92,7 +92,7 @@ impl Queue {
             Item::New(job) => look_at_all && job.idempotency_key().is_some(),
             Item::Known(_) => false,
         };
-        self.0.resolve_known(&mut items, pick, &mut refused).await?;
+        self.inner.resolve_known(&mut items, pick, &mut refused).await?;
         let mut accepted = Vec::with_capacity(items.len());
         for (index, item) in items {
             match item {
@@ -109,7 +109,7 @@ impl Queue {
 
     /// One request, as far as it can be judged by itself.
     async fn check(&self, request: JobRequest) -> Result<Item, EnqueueError> {
-        match self.0.kinds.find(&*self.0.store, &request.kind).await {
+        match self.inner.kinds.find(&*self.inner.store, &request.kind).await {
             Ok(kind) => {
                 let job = self.new_job(request, Some(kind.clone())).await?;
                 match kind.check_payload(job.payload()).await {
@@ -129,14 +129,14 @@ impl Queue {
 
     /// The digest of a large payload takes too long for a thread of the runtime.
     async fn new_job(&self, request: JobRequest, kind: Option<Arc<DeclaredKind>>) -> Result<NewJob, EnqueueError> {
-        let (now, limits) = (jiff::Timestamp::now(), self.0.limits.clone());
+        let (now, limits) = (jiff::Timestamp::now(), self.inner.limits.clone());
         let is_quick =
             request.idempotency_key.is_none() || request.payload.as_str().len() <= DIGESTED_IN_PLACE_MAX_BYTES;
         let build = move || match kind {
             Some(kind) => NewJob::new(request, kind.defaults(), &limits, now),
             None => NewJob::new(request, &KindDefaults::default(), &limits, now),
         };
-        if is_quick { Ok(build()?) } else { Ok(self.0.kinds.off_the_runtime(build).await??) }
+        if is_quick { Ok(build()?) } else { Ok(self.inner.kinds.off_the_runtime(build).await??) }
     }
 }
 

@@ -139,7 +139,7 @@ impl<J: Job> Enqueue<'_, J> {
     #[cfg(feature = "postgres")]
     pub async fn within(self, transaction: &mut impl CallerTransaction) -> Result<Enqueued, EnqueueError> {
         let queue = self.queue;
-        let super::open::Home::Postgres(store) = &queue.0.home else {
+        let super::open::Home::Postgres(store) = &queue.inner.home else {
             let reason = "the queue is not on PostgreSQL; on SQLite use with_writes";
             return Err(EnqueueError::Transaction { reason });
         };
@@ -179,7 +179,7 @@ impl<J: Job> Enqueue<'_, J> {
         mut writes: impl FnMut(&crate::store::sqlite::Connection) -> Result<(), E> + Send + 'static,
     ) -> Result<Result<Enqueued, E>, EnqueueError> {
         let queue = self.queue;
-        let super::open::Home::Sqlite(store) = &queue.0.home else {
+        let super::open::Home::Sqlite(store) = &queue.inner.home else {
             let reason = "the queue is not on SQLite; on PostgreSQL use within";
             return Err(EnqueueError::Transaction { reason });
         };

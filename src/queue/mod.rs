@@ -1,16 +1,20 @@
 //! The façade people embed: open a queue, put jobs in, look at them, cancel and redrive them.
 //!
-//! It checks what comes in at the door (names, limits, the kind's schema) and hands it to a [`Store`]. It runs nothing:
+//! It checks what comes in (names, limits, the kind's schema) and hands it to a [`Store`]; `api` and `worker` go through it,
+//! too. `accept` is the one way in, `operators` changes what is there, `leases` is for who runs jobs. It runs nothing:
 //! that is the worker's part. It keeps no jobs either; what it remembers (declared kinds) only saves a look-up.
 
 mod accept;
+mod cancels;
 mod check_pool;
 mod depth;
 mod enqueue;
 mod error;
+mod leases;
 mod meter;
 mod metered_json;
 mod open;
+mod operators;
 mod payload_check;
 #[cfg(test)]
 mod payload_check_cases;
@@ -20,28 +24,27 @@ mod similar_names;
 
 use std::sync::Arc;
 
-use tokio::sync::broadcast;
-
+pub use cancels::CancelListener;
 pub use depth::QueueFull;
 pub use enqueue::{Enqueue, Job};
 pub use error::{BatchError, EnqueueError, KindError};
 pub use open::QueueBuilder;
 
+use self::cancels::Cancels;
 use self::depth::DepthLimit;
 use self::open::{Home, Parts};
 use self::registry::KindRegistry;
 use crate::job::limits::PAGE_MAX;
-use crate::job::{AttemptRecord, JobId, JobRecord, JobRequest, Json, Kind, KindDefinition, Limits, NewJob, QueueName};
-use crate::store::{
-    Cancelled, Deleted, Enqueued, List, OpenError, Page, Redriven, Stats, Store, StoreError, StoreErrorKind, Wake,
-};
-
-/// 1,024 cancels that a worker of this process has not looked at yet; beyond that it hears of them by heartbeat.
-const CANCELS_REMEMBERED: usize = 1024;
+use crate::job::{AttemptRecord, JobId, JobRecord, JobRequest, Json, Kind, KindDefinition, Limits, NewJob};
+use crate::store::{Actor, Enqueued, List, OpenError, Page, Stats, Store, StoreError, Wake};
 
 /// A job queue. Cheap to clone; all clones are the same queue.
 #[derive(Debug, Clone)]
-pub struct Queue(Arc<Inner>);
+pub struct Queue {
+    inner: Arc<Inner>,
+    /// On whose behalf operators' verbs are called; see [`Queue::by`].
+    by: Option<Arc<Actor>>,
+}
 
 #[derive(Debug)]
 struct Inner {
@@ -52,7 +55,7 @@ struct Inner {
     depth: DepthLimit,
     #[cfg_attr(not(any(feature = "postgres", feature = "sqlite")), expect(dead_code, reason = "only stores have one"))]
     home: Home,
-    cancels: broadcast::Sender<JobId>,
+    cancels: Cancels,
 }
 
 impl Queue {
@@ -74,8 +77,8 @@ impl Queue {
 
     fn assemble(parts: Parts, limits: Limits, max_queue_depth: Option<u64>, kinds: KindRegistry) -> Self {
         let Parts { store, wake, home } = parts;
-        let (depth, cancels) = (DepthLimit::new(max_queue_depth), broadcast::Sender::new(CANCELS_REMEMBERED));
-        Self(Arc::new(Inner { store, wake, kinds, limits, depth, home, cancels }))
+        let (depth, cancels) = (DepthLimit::new(max_queue_depth), Cancels::default());
+        Self { inner: Arc::new(Inner { store, wake, kinds, limits, depth, home, cancels }), by: None }
     }
 
     /// Puts a typed job in: add options, then `.await` it. Its kind is declared on first use.
@@ -115,52 +118,32 @@ impl Queue {
 
     /// One job.
     pub async fn get(&self, id: JobId) -> Result<Option<JobRecord>, StoreError> {
-        Ok(self.0.store.get(vec![id]).await?.pop().flatten())
+        Ok(self.inner.store.get(vec![id]).await?.pop().flatten())
     }
 
     /// Jobs, newest first; at most 200 a page.
     pub async fn list(&self, list: List) -> Result<Page, StoreError> {
-        self.0.store.list(List { limit: list.limit.clamp(1, PAGE_MAX), ..list }).await
+        self.inner.store.list(List { limit: list.limit.clamp(1, PAGE_MAX), ..list }).await
     }
 
     /// A job's attempts, oldest first; `None` if there is no such job.
     pub async fn attempts(&self, id: JobId) -> Result<Option<Vec<AttemptRecord>>, StoreError> {
-        self.0.store.attempts(id).await
-    }
-
-    /// Stops a job: at once if it waits; if it runs, its handler is told.
-    pub async fn cancel(&self, id: JobId) -> Result<Cancelled, StoreError> {
-        let cancelled = only(self.0.store.cancel(vec![id]).await?)?;
-        if cancelled == Cancelled::Requested {
-            // Nobody listening is fine: its worker is elsewhere and hears of it by heartbeat.
-            let _ = self.0.cancels.send(id);
-        }
-        Ok(cancelled)
-    }
-
-    /// Puts a failed or cancelled job back into the queue, as if new.
-    pub async fn redrive(&self, id: JobId) -> Result<Redriven, StoreError> {
-        only(self.0.store.redrive(vec![id]).await?)
-    }
-
-    /// Removes a finished job for good.
-    pub async fn delete(&self, id: JobId) -> Result<Deleted, StoreError> {
-        only(self.0.store.delete(vec![id]).await?)
-    }
-
-    /// Jobs of this queue are not started until it is resumed.
-    pub async fn pause(&self, queue: QueueName) -> Result<(), StoreError> {
-        self.0.store.pause(queue).await
-    }
-
-    /// Ends a pause.
-    pub async fn resume(&self, queue: QueueName) -> Result<(), StoreError> {
-        self.0.store.resume(queue).await
+        self.inner.store.attempts(id).await
     }
 
     /// Jobs per queue and status.
     pub async fn stats(&self) -> Result<Stats, StoreError> {
-        self.0.store.stats().await
+        self.inner.store.stats().await
+    }
+
+    /// Every declared kind, by name, built-in ones included.
+    pub async fn kinds(&self) -> Result<Vec<KindDefinition>, StoreError> {
+        self.inner.kinds.all(&*self.inner.store).await
+    }
+
+    /// Whether a kind is built in: always declared, not to be changed.
+    pub fn is_built_in(&self, kind: &Kind) -> bool {
+        self.inner.kinds.is_built_in(kind)
     }
 
     /// Declares the kind of a typed job: its schema comes from the type.
@@ -168,45 +151,16 @@ impl Queue {
         self.put_kind(KindDefinition::of::<J>()?).await.map(|_| ())
     }
 
-    /// Declares a kind or changes its declaration; `true` if it is new.
-    pub async fn put_kind(&self, definition: KindDefinition) -> Result<bool, KindError> {
-        self.0.kinds.put(&*self.0.store, definition).await
+    /// One round trip to the store, to see that it answers and takes writes.
+    pub async fn ping(&self) -> Result<(), StoreError> {
+        self.inner.store.ping().await
     }
 
-    /// Forgets a kind; its jobs go on. `false` if it was not declared.
-    pub async fn delete_kind(&self, kind: &Kind) -> Result<bool, KindError> {
-        self.0.kinds.delete(&*self.0.store, kind).await
-    }
-
-    /// Every declared kind, by name, built-in ones included.
-    pub async fn kinds(&self) -> Result<Vec<KindDefinition>, StoreError> {
-        self.0.kinds.all(&*self.0.store).await
-    }
-
-    /// Whether a kind is built in: always declared, not to be changed.
-    pub fn is_built_in(&self, kind: &Kind) -> bool {
-        self.0.kinds.is_built_in(kind)
-    }
-
-    /// The store underneath, for who works on leases.
+    /// The store underneath, for tools and tests that need its verbs as they are: in batches, and past the checks and
+    /// limits that this façade adds.
     pub fn store(&self) -> &Arc<dyn Store> {
-        &self.0.store
+        &self.inner.store
     }
-
-    /// Rings when there may be work.
-    pub fn wake(&self) -> &Wake {
-        &self.0.wake
-    }
-
-    /// Ids of running jobs that were asked to stop through this process.
-    pub fn cancels(&self) -> broadcast::Receiver<JobId> {
-        self.0.cancels.subscribe()
-    }
-}
-
-/// The one answer to a batch of one.
-fn only<T>(answers: Vec<Result<T, StoreError>>) -> Result<T, StoreError> {
-    answers.into_iter().next().unwrap_or_else(|| Err(StoreError::new(StoreErrorKind::Internal, "answer")))
 }
 
 impl JobRequest {

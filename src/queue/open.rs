@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{Queue, registry::KindRegistry};
 use crate::job::limits::MAX_ATTEMPTS_MAX;
 use crate::job::{KindDefinition, Limits, RetryPolicy};
-use crate::store::{Metered, OpenError, Store, Wake};
+use crate::store::{OpenError, Store, StoreMetrics, Wake, Wrapped};
 
 /// Settings of a queue about to be opened.
 #[derive(Debug, Clone)]
@@ -86,7 +86,7 @@ impl QueueBuilder {
     /// Opens the queue.
     pub async fn open(self) -> Result<Queue, OpenError> {
         let parts = self.address()?.open().await?;
-        self.assemble(Parts { store: Arc::new(Metered::new(parts.store)), ..parts })
+        self.assemble(Parts { store: Arc::new(Wrapped::new(parts.store, StoreMetrics)), ..parts })
     }
 
     /// The same over a store of your own making, which is open already. `wake` should ring when jobs become ready.

@@ -17,7 +17,7 @@ use super::similar_names::closest;
 use super::{EnqueueError, KindError};
 use crate::job::limits::{MAX_ATTEMPTS_MAX, PRIORITY_MAX, PRIORITY_MIN, TIMEOUT_MAX};
 use crate::job::{Json, Kind, KindDefaults, KindDefinition};
-use crate::store::{Store, StoreError, StoreErrorKind};
+use crate::store::{Actor, DeleteKind, PutKind, Store, StoreError, StoreErrorKind};
 
 /// 2 s: how long a change made by another process may go unnoticed.
 const FRESH: Duration = Duration::from_secs(2);
@@ -179,7 +179,12 @@ impl KindRegistry {
         Err(EnqueueError::UnknownKind { kind, close })
     }
 
-    pub(super) async fn put(&self, store: &dyn Store, definition: KindDefinition) -> Result<bool, KindError> {
+    pub(super) async fn put(
+        &self,
+        store: &dyn Store,
+        definition: KindDefinition,
+        by: Option<Actor>,
+    ) -> Result<bool, KindError> {
         if self.is_built_in(&definition.kind) {
             return Err(KindError::BuiltIn { kind: definition.kind });
         }
@@ -187,16 +192,16 @@ impl KindRegistry {
         if definition.schema.is_some() {
             DeclaredKind::new(definition.clone(), self.checks.clone()).compiled().await?;
         }
-        let is_new = store.put_kind(definition).await?;
+        let is_new = store.put_kind(PutKind::new(definition).by(by)).await?;
         self.forget();
         Ok(is_new)
     }
 
-    pub(super) async fn delete(&self, store: &dyn Store, kind: &Kind) -> Result<bool, KindError> {
+    pub(super) async fn delete(&self, store: &dyn Store, kind: &Kind, by: Option<Actor>) -> Result<bool, KindError> {
         if self.is_built_in(kind) {
             return Err(KindError::BuiltIn { kind: kind.clone() });
         }
-        let was_there = store.delete_kind(kind.clone()).await?;
+        let was_there = store.delete_kind(DeleteKind::new(kind.clone()).by(by)).await?;
         self.forget();
         Ok(was_there)
     }

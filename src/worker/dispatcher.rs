@@ -10,7 +10,7 @@ use super::context::Attempt;
 use super::runtime::{Shared, Work};
 use crate::job::limits::BATCH_MAX;
 use crate::job::{Kind, Lease, Outcome};
-use crate::store::{Claim, StoreError, WorkerFate, complain};
+use crate::store::{Claim, Claimed, StoreError, WorkerFate, complain};
 
 /// 1 s: a job that was claimed ahead and still waits is given back to whoever is faster.
 const HOARDED: Duration = Duration::from_secs(1);
@@ -54,9 +54,11 @@ pub(super) async fn run<S: Send + Sync + 'static>(shared: Arc<Shared<S>>) {
                     tokio::select! {
                         () = stop.cancelled() => break,
                         () = wake.woken() => poll = shared.settings.poll_min,
-                        // Some kind was left out for want of a place: look again as soon as a slot is free.
+                        // Some kind was left out for want of a permit: look again as soon as a slot is free.
                         () = shared.buffer.room.notified(), if round.left_out => {}
-                        () = tokio::time::sleep(poll) => poll = (poll * 2).min(shared.settings.poll_max),
+                        () = tokio::time::sleep(round.look_again.map_or(poll, |wait| wait.min(poll))) => {
+                            poll = (poll * 2).min(shared.settings.poll_max);
+                        }
                     }
                 }
             }
@@ -99,20 +101,24 @@ async fn wait_for_room<S>(shared: &Shared<S>) -> bool {
     !shared.stop_claiming.is_cancelled()
 }
 
+/// What claims have brought.
+#[derive(Default)]
 struct Round {
     claimed: usize,
-    /// Some claim brought all it asked for.
+    /// Some claim may have left jobs behind.
     more_waiting: bool,
-    /// Some kinds were not asked for, as there was no place for them.
+    /// Some kinds were not asked for, as there was no permit for them.
     left_out: bool,
+    /// When to look again at the latest.
+    look_again: Option<Duration>,
 }
 
 async fn claim_round<S>(shared: &Shared<S>, groups: &[Group]) -> Result<Round, StoreError> {
-    let mut round = Round { claimed: 0, more_waiting: false, left_out: false };
+    let mut round = Round::default();
     for group in groups {
         let mut max = shared.room().min(BATCH_MAX);
         if let Some(limit) = &group.limit {
-            // Nothing ahead for limited kinds: a place is taken before the job is.
+            // Nothing ahead for limited kinds: a permit is taken before the job is.
             max = max.min(limit.available_permits());
         }
         if max == 0 {
@@ -120,43 +126,36 @@ async fn claim_round<S>(shared: &Shared<S>, groups: &[Group]) -> Result<Round, S
             continue;
         }
         let claimed = claim(shared, group, max).await?;
-        round.claimed += claimed.jobs;
-        round.more_waiting |= claimed.is_full;
+        round.claimed += claimed.claimed;
+        round.more_waiting |= claimed.more_waiting;
+        round.look_again = [round.look_again, claimed.look_again].into_iter().flatten().min();
     }
     Ok(round)
 }
 
-struct Claimed {
-    jobs: usize,
-    /// There may be more.
-    is_full: bool,
-}
-
-async fn claim<S>(shared: &Shared<S>, group: &Group, max: usize) -> Result<Claimed, StoreError> {
-    let claimed = Instant::now();
-    let wish = Claim {
-        worker: shared.worker.clone(),
+async fn claim<S>(shared: &Shared<S>, group: &Group, max: usize) -> Result<Round, StoreError> {
+    let claimed_at = Instant::now();
+    let claim = Claim {
         queues: shared.settings.queues.clone(),
         kinds: Some(group.kinds.clone()),
         max,
         max_bytes: CLAIM_MAX_BYTES,
-        lease: shared.settings.lease,
         fate: WorkerFate::Shared,
+        ..Claim::new(shared.worker.clone(), shared.settings.lease)
     };
-    let leases = shared.queue.store().claim(wish.clone()).await?;
-    let bytes = || leases.iter().map(|lease| lease.job().payload.as_str().len()).sum();
-    let (jobs, is_full) = (leases.len(), wish.is_full(leases.len(), bytes));
+    let Claimed { leases, more, look_again } = shared.queue.claim(claim).await?;
+    let jobs = leases.len();
     let work = |lease: Lease| {
-        // Only this task takes places, so those that were free before the claim still are.
+        // Only this task takes permits, so those that were free before the claim still are.
         let permit = group.limit.as_ref().and_then(|limit| limit.clone().try_acquire_owned().ok());
         let attempt = Attempt::new(&lease, shared.progress_reported.clone());
-        Work { lease, attempt: Arc::new(attempt), claimed, permit }
+        Work { lease, attempt: Arc::new(attempt), claimed: claimed_at, permit }
     };
     // All at once: the slots are at the same locks.
     let works: Vec<Work> = leases.into_iter().map(work).collect();
     shared.held.hold(works.iter().map(|work| work.attempt.clone()));
     shared.buffer.put(works);
-    Ok(Claimed { jobs, is_full })
+    Ok(Round { claimed: jobs, more_waiting: more, left_out: false, look_again })
 }
 
 /// The pace has dropped since these were claimed: they wait for slots that are not free soon.

@@ -90,7 +90,7 @@ async fn beat_chunk(
 ) -> Result<(), StoreError> {
     let beats: Vec<Beat> =
         attempts.iter().map(|attempt| Beat { lease: attempt.lease, progress: attempt.take_progress() }).collect();
-    let extending = queue.store().extend(Extend { beats: beats.clone(), lease: Some(lease) });
+    let extending = queue.extend(Extend { beats: beats.clone(), lease: Some(lease) });
     let answers = timeout(lease / BEATS_PER_LEASE * TIMEOUT_IN_BEATS, extending)
         .await
         .unwrap_or_else(|_| Err(StoreError::new(StoreErrorKind::Timeout, "extend")));

@@ -28,7 +28,7 @@ pub(super) async fn run(queue: Queue, retention: Retention) {
                 after,
                 limit: BATCH,
             };
-            match queue.store().prune(step).await {
+            match queue.prune(step).await {
                 Ok(pruned) => {
                     deleted += pruned.deleted;
                     after = pruned.next;

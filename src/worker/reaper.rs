@@ -28,7 +28,7 @@ pub(super) async fn run(queue: Queue, interval: Duration) {
 /// An error only if the store is beyond use.
 async fn reap_all(queue: &Queue) -> Result<(), StoreError> {
     loop {
-        match queue.store().reap(Reap { limit: BATCH }).await {
+        match queue.reap(Reap { limit: BATCH }).await {
             Ok(reaped) => {
                 let count = reaped.len();
                 metrics::counter!("leases_expired_total").increment(count as u64);

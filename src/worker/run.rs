@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::runtime::Handle;
-use tokio::sync::{Notify, broadcast, oneshot};
+use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinSet;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
@@ -196,15 +196,9 @@ async fn end_of(guardian: &mut Option<oneshot::Receiver<Result<(), WorkerError>>
 async fn hear_cancels<S: Send + Sync + 'static>(shared: Arc<Shared<S>>) {
     let mut cancels = shared.queue.cancels();
     loop {
-        let heard = tokio::select! {
-            () = shared.stop_guarding.cancelled() => return,
-            heard = cancels.recv() => heard,
-        };
-        match heard {
-            Ok(id) => shared.held.stop_job(id, StopReason::Cancelled),
-            // The heartbeat tells the rest.
-            Err(broadcast::error::RecvError::Lagged(_)) => {}
-            Err(broadcast::error::RecvError::Closed) => return,
+        match shared.stop_guarding.run_until_cancelled(cancels.next()).await.flatten() {
+            Some(job) => shared.held.stop_job(job, StopReason::Cancelled),
+            None => return,
         }
     }
 }

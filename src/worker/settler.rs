@@ -83,7 +83,7 @@ pub(super) async fn run(queue: Queue, outcomes: &Outcomes, held: &HeldLeases) {
             outcomes.unsettled().append(&mut arrived);
         }
         let batch = outcomes.unsettled().clone();
-        match queue.store().settle(batch.clone()).await {
+        match queue.settle(batch.clone()).await {
             Ok(answers) => {
                 errors = 0;
                 let again =

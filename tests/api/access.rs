@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use steadfast::api::{ApiSettings, ServeError, may_bind, openapi_json, serve};
-use steadfast::store::{LastAdmin, TokenDeleted};
+use steadfast::store::{DeleteToken, LastAdmin, TokenDeleted};
 
 use crate::client::{Call, Reply};
 use crate::on_every_store;
@@ -170,7 +170,7 @@ async fn a_token_is_shown_once_and_works_until_it_is_revoked(world: World) {
     assert!(!list.body.contains(secret), "shown once");
     server.call("GET", "/jobs").token(token).send().await.expect(200);
     // Revoked behind this server's back, as by another process on the same store.
-    let deleted = server.queue.store().delete_token(id.to_owned(), LastAdmin::Delete).await.unwrap();
+    let deleted = server.queue.store().delete_token(DeleteToken::new(id.to_owned(), LastAdmin::Delete)).await.unwrap();
     assert_eq!(deleted, TokenDeleted::Deleted);
     let revoked = Instant::now();
     while server.call("GET", "/jobs").token(token).send().await.status != 401 {
@@ -210,7 +210,7 @@ async fn a_server_that_had_a_token_is_not_open_again(world: World) {
     let (token, id) = (made["token"].as_str().unwrap(), made["id"].as_str().unwrap());
     server.call("GET", "/jobs").token(token).send().await.expect(200);
     // Removed behind this server's back, as by hand in the database.
-    let deleted = server.queue.store().delete_token(id.to_owned(), LastAdmin::Delete).await.unwrap();
+    let deleted = server.queue.store().delete_token(DeleteToken::new(id.to_owned(), LastAdmin::Delete)).await.unwrap();
     assert_eq!(deleted, TokenDeleted::Deleted);
     let removed = Instant::now();
     while server.call("GET", "/jobs").token(token).send().await.status != 401 {
@@ -223,7 +223,7 @@ async fn a_restarted_server_that_had_a_token_is_not_open_and_says_how_to_get_in(
     let server = world.server().await;
     let made = server.post("/tokens", json!({"name": "x", "scopes": ["admin"]})).await.expect(201);
     let id = made["id"].as_str().unwrap().to_owned();
-    let deleted = server.queue.store().delete_token(id, LastAdmin::Delete).await.unwrap();
+    let deleted = server.queue.store().delete_token(DeleteToken::new(id, LastAdmin::Delete)).await.unwrap();
     assert_eq!(deleted, TokenDeleted::Deleted);
     stopped(server).await;
     let server = world.server().await;

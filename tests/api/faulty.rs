@@ -1,11 +1,10 @@
-//! A store that fails or hangs when it is told to, in front of a real one.
+//! Faults in front of a real store: it fails or hangs when it is told to.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
-use steadfast::job::{AttemptRecord, JobId, JobRecord, Kind, KindDefinition, Lease, NewJob, QueueName};
-use steadfast::store::*;
+use steadfast::store::{Around, Call, Store, StoreError, StoreErrorKind, Wrapped};
 use tokio::sync::watch;
 
 /// What befalls every call.
@@ -22,9 +21,9 @@ pub(crate) enum Fault {
     Panics,
 }
 
+/// What stands in front of the store.
 #[derive(Debug)]
-pub(crate) struct FaultyStore {
-    inner: Arc<dyn Store>,
+pub(crate) struct Faults {
     fault: watch::Sender<Fault>,
     calls: AtomicUsize,
     claims: AtomicUsize,
@@ -33,10 +32,12 @@ pub(crate) struct FaultyStore {
 /// Must never be seen by a caller.
 pub(crate) const INSIDE: &str = "SELECT canary FROM /var/lib/secret at 10.0.0.7";
 
-impl FaultyStore {
-    pub(crate) fn before(inner: Arc<dyn Store>) -> Arc<Self> {
+impl Faults {
+    /// The store with faults in front of it, and the faults.
+    pub(crate) fn before(inner: Arc<dyn Store>) -> (Arc<dyn Store>, Arc<Self>) {
         let (calls, claims) = Default::default();
-        Arc::new(Self { inner, fault: watch::Sender::new(Fault::None), calls, claims })
+        let faults = Arc::new(Self { fault: watch::Sender::new(Fault::None), calls, claims });
+        (Arc::new(Wrapped::new(inner, faults.clone())), faults)
     }
 
     pub(crate) fn set(&self, fault: Fault) {
@@ -52,10 +53,13 @@ impl FaultyStore {
     pub(crate) fn claims(&self) -> usize {
         self.claims.load(Ordering::SeqCst)
     }
+}
 
-    async fn meet_fault(&self, verb: &str) -> Result<(), StoreError> {
+#[async_trait]
+impl Around for Faults {
+    async fn before(&self, call: Call<'_>) -> Result<(), StoreError> {
         self.calls.fetch_add(1, Ordering::SeqCst);
-        self.claims.fetch_add(usize::from(verb == "claim"), Ordering::SeqCst);
+        self.claims.fetch_add(usize::from(matches!(call, Call::Claim(_))), Ordering::SeqCst);
         let fault = *self.fault.borrow();
         match fault {
             Fault::None => Ok(()),
@@ -68,45 +72,4 @@ impl FaultyStore {
             Fault::Panics => panic!("{INSIDE}"),
         }
     }
-}
-
-macro_rules! pass_on {
-    ($($verb:ident($($arg:ident: $type:ty),*) -> $answer:ty;)*) => {
-        #[async_trait]
-        impl Store for FaultyStore {
-            $(
-                async fn $verb(&self $(, $arg: $type)*) -> $answer {
-                    self.meet_fault(stringify!($verb)).await?;
-                    self.inner.$verb($($arg),*).await
-                }
-            )*
-        }
-    };
-}
-
-pass_on! {
-    enqueue(jobs: Vec<NewJob>) -> Result<Vec<Enqueued>, NotStored>;
-    known(jobs: Vec<NewJob>) -> Result<Vec<Option<Known>>, StoreError>;
-    claim(claim: Claim) -> Result<Vec<Lease>, StoreError>;
-    extend(extend: Extend) -> Result<Vec<Extended>, StoreError>;
-    settle(settles: Vec<Settle>) -> PerItem<Settled>;
-    reap(reap: Reap) -> Result<Vec<Reaped>, StoreError>;
-    cancel(ids: Vec<JobId>) -> PerItem<Cancelled>;
-    redrive(ids: Vec<JobId>) -> PerItem<Redriven>;
-    delete(ids: Vec<JobId>) -> PerItem<Deleted>;
-    prune(prune: Prune) -> Result<Pruned, StoreError>;
-    get(ids: Vec<JobId>) -> Result<Vec<Option<JobRecord>>, StoreError>;
-    list(list: List) -> Result<Page, StoreError>;
-    attempts(id: JobId) -> Result<Option<Vec<AttemptRecord>>, StoreError>;
-    stats() -> Result<Stats, StoreError>;
-    pause(queue: QueueName) -> Result<(), StoreError>;
-    resume(queue: QueueName) -> Result<(), StoreError>;
-    put_kind(definition: KindDefinition) -> Result<bool, StoreError>;
-    delete_kind(kind: Kind) -> Result<bool, StoreError>;
-    kinds() -> Result<Vec<KindDefinition>, StoreError>;
-    put_token(token: TokenRecord) -> Result<(), StoreError>;
-    tokens() -> Result<Vec<TokenRecord>, StoreError>;
-    had_token() -> Result<bool, StoreError>;
-    delete_token(id: String, last_admin: LastAdmin) -> Result<TokenDeleted, StoreError>;
-    ping() -> Result<(), StoreError>;
 }

@@ -7,7 +7,7 @@ use steadfast::api::ApiSettings;
 use steadfast::store::StoreErrorKind;
 
 use crate::client::Reply;
-use crate::faulty::{Fault, FaultyStore};
+use crate::faulty::{Fault, Faults};
 use crate::on_every_store;
 use crate::world::{Server, World};
 
@@ -159,23 +159,23 @@ async fn fifty_posts_that_fight_for_one_key_make_one_job_and_the_losers_are_told
 async fn a_depth_that_cannot_be_counted_is_not_asked_for_by_every_call_and_is_known_again_afterwards() {
     let world = World::sqlite().await;
     let real = world.queue().await;
-    let store = FaultyStore::before(real.store().clone());
-    let queue = world.queue_builder().max_queue_depth(Some(100)).over(store.clone(), real.wake().clone()).unwrap();
+    let (store, faults) = Faults::before(real.store().clone());
+    let queue = world.queue_builder().max_queue_depth(Some(100)).over(store, real.wake().clone()).unwrap();
     let settings = ApiSettings { admin_token: Some("admin".into()), ..ApiSettings::new(queue.clone()) };
     let server = Server::start(queue, settings).await;
     let post = || server.call("POST", "/jobs").token("admin").json(&json!({"kind": "built_in", "payload": 1})).send();
     // Nothing was ever counted: one call in a fifth of a second asks, and the others are refused at once.
-    store.set(Fault::Fails(StoreErrorKind::Unavailable));
-    let (before, began) = (store.calls(), Instant::now());
+    faults.set(Fault::Fails(StoreErrorKind::Unavailable));
+    let (before, began) = (faults.calls(), Instant::now());
     for _ in 0..50 {
         post().await.problem(503, "store_unavailable");
     }
-    let (asked, slots) = (store.calls() - before, began.elapsed().as_millis() / 200 + 1);
+    let (asked, slots) = (faults.calls() - before, began.elapsed().as_millis() / 200 + 1);
     assert!(asked as u128 <= slots, "the outage is not remembered: asked {asked} times in {slots} fifths of a second");
     // A store that does not answer: nobody waits behind anybody else's question.
-    store.set(Fault::Held);
+    faults.set(Fault::Held);
     let held: Vec<_> = (0..20).map(|_| tokio::spawn(post())).collect();
-    store.set(Fault::None);
+    faults.set(Fault::None);
     for call in held {
         let status = call.await.unwrap().status;
         assert!([201, 503].contains(&status), "{status}");

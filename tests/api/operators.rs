@@ -10,7 +10,7 @@ use steadfast::job::{Kind, KindDefinition};
 use steadfast::store::StoreErrorKind;
 use tokio::io::AsyncWriteExt;
 
-use crate::faulty::{Fault, FaultyStore, INSIDE};
+use crate::faulty::{Fault, Faults, INSIDE};
 use crate::on_every_store;
 use crate::world::{Server, World};
 
@@ -167,14 +167,14 @@ impl ReadyCheck for Sulking {
     }
 }
 
-pub(crate) async fn faulty_server(world: &World, change: impl FnOnce(&mut ApiSettings)) -> (Server, Arc<FaultyStore>) {
+pub(crate) async fn faulty_server(world: &World, change: impl FnOnce(&mut ApiSettings)) -> (Server, Arc<Faults>) {
     let real = world.queue().await;
-    let store = FaultyStore::before(real.store().clone());
-    let queue = Queue::over(store.clone(), real.wake().clone());
+    let (store, faults) = Faults::before(real.store().clone());
+    let queue = Queue::over(store, real.wake().clone());
     let mut settings = ApiSettings::new(queue.clone());
     change(&mut settings);
     queue.put_kind(KindDefinition::any(Kind::new("welcome").unwrap())).await.unwrap();
-    (Server::start(queue, settings).await, store)
+    (Server::start(queue, settings).await, faults)
 }
 
 async fn a_store_that_is_down_is_503_until_it_is_back(world: World) {

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Map, Value, json};
 use steadfast::job::{Kind, KindDefinition};
+use steadfast::store::PutKind;
 
 use crate::on_every_store;
 use crate::world::{Server, World};
@@ -53,7 +54,7 @@ async fn a_stored_schema_that_is_too_expensive_makes_its_kind_unusable_and_no_ot
     let server = world.server().await;
     // As a version did that had no budget.
     let stored = KindDefinition { schema: Some(doubling()), ..KindDefinition::any(Kind::new("dear").unwrap()) };
-    server.queue.store().put_kind(stored).await.unwrap();
+    server.queue.store().put_kind(PutKind::new(stored)).await.unwrap();
     let cheap = json!({"schema": {"type": "object", "required": ["user"]}});
     server.put("/kinds/cheap", cheap).await.expect(201);
     for _ in 0..2 {
@@ -96,7 +97,7 @@ async fn a_batch_of_unknown_kinds_is_refused_within_bounds(world: World) {
     let server = world.server().await;
     let name = |n: usize| format!("a-very-long-name-that-many-others-begin-with-just-as-this-{n:04}");
     for n in 0..900 {
-        server.queue.store().put_kind(KindDefinition::any(Kind::new(name(n)).unwrap())).await.unwrap();
+        server.queue.store().put_kind(PutKind::new(KindDefinition::any(Kind::new(name(n)).unwrap()))).await.unwrap();
     }
     let jobs: Vec<_> = (1_000..2_000).map(|n| json!({"kind": name(n), "payload": 1})).collect();
     let began = Instant::now();

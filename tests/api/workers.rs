@@ -265,7 +265,7 @@ async fn drops_a_job_that_it_lost(world: World, (interpreter, script): (&str, &s
     // It stands still for longer than its lease; meanwhile the job is given to another worker.
     worker.signal("STOP");
     let other = until("the lease expires", async || {
-        server.queue.store().reap(Reap { limit: 10 }).await.unwrap();
+        server.queue.store().reap(Reap::up_to(10)).await.unwrap();
         server.lease(1).await.pop()
     })
     .await;
@@ -345,7 +345,7 @@ async fn killed_at_random(world: World, (interpreter, script): (&str, &str)) {
     let store = server.queue.store().clone();
     let reaper = tokio::spawn(async move {
         loop {
-            store.reap(Reap { limit: 1000 }).await.unwrap();
+            store.reap(Reap::up_to(1000)).await.unwrap();
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
     });
@@ -376,7 +376,7 @@ async fn killed_at_random(world: World, (interpreter, script): (&str, &str)) {
     let mut before = None;
     let mut seen = 0;
     loop {
-        let page = server.queue.list(List { before, limit: 200, ..List::default() }).await.unwrap();
+        let page = server.queue.list(List::new().before(before).limit(200)).await.unwrap();
         for job in &page.jobs {
             seen += 1;
             assert_eq!(job.status, Status::Succeeded);

@@ -1,7 +1,6 @@
 //! attempts: the history of a job, in the order of starts.
 
 use steadfast::job::{AttemptOutcome, AttemptRecord, JobId, Outcome};
-use steadfast::store::Claim;
 
 use crate::phrases::*;
 use crate::world::World;
@@ -19,7 +18,7 @@ pub(crate) async fn a_running_attempt_is_the_last_and_has_no_end(world: &impl Wo
     let ended = world.now().await;
     world.end(&first, failed_retry_after(MINUTE)).await;
     world.advance(MINUTE).await;
-    let second = world.claim_with(Claim { worker: worker("host-2"), ..claim_of(1) }).await.remove(0);
+    let second = world.claim_with(claim_of(1).worker(worker("host-2"))).await.remove(0);
     let expected = [
         AttemptRecord {
             attempt: 1,
@@ -118,7 +117,7 @@ pub(crate) async fn numbers_repeat_after_a_release_a_snooze_and_a_redrive_and_al
 pub(crate) async fn attempts_that_started_at_the_same_moment_stay_in_order(world: &impl World) {
     let id = world.enqueue(job("welcome")).await.id;
     for n in 0..12 {
-        let claim = Claim { worker: worker(&format!("host-{n}")), ..claim_of(1) };
+        let claim = claim_of(1).worker(worker(&format!("host-{n}")));
         let lease = world.claim_with(claim).await.remove(0);
         let outcome = if n % 2 == 0 { Outcome::Released } else { Outcome::snoozed(std::time::Duration::ZERO) };
         world.end(&lease, outcome).await;

@@ -1,7 +1,7 @@
 //! cancel: queued, retrying → cancelled at once; running → flagged.
 
 use steadfast::job::{JobId, JobRecord, Status};
-use steadfast::store::{Cancelled, Extended};
+use steadfast::store::{Cancel, Cancelled, Extended};
 
 use crate::phrases::*;
 use crate::world::World;
@@ -84,7 +84,7 @@ pub(crate) async fn a_batch_is_answered_in_order_also_for_the_same_job_twice(wor
     let (queued, running, retrying) = (open[0].id, open[1].id, open[2].id);
     let batch = vec![running, JobId::new(), queued, ended[0].id, queued, retrying, running];
     let answers: Vec<_> =
-        world.store().cancel(batch).await.unwrap().into_iter().map(|answer| answer.unwrap()).collect();
+        world.store().cancel(Cancel::new(batch)).await.unwrap().into_iter().map(|answer| answer.unwrap()).collect();
     let expected = [
         Cancelled::Requested,
         Cancelled::NotFound,

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use steadfast::job::{JobRecord, JobRequest, Status};
-use steadfast::store::{Cancelled, Claim, Settled, WorkerFate};
+use steadfast::store::{Cancelled, Settled, WorkerFate};
 
 use crate::phrases::*;
 use crate::world::World;
@@ -94,14 +94,10 @@ pub(crate) async fn the_order_holds_among_the_queues_and_kinds_asked_for(world: 
     jobs.sort_by_key(|job| (-job.priority, job.run_at, job.id));
     jobs.retain(|job| job.queue != queue("b") && job.kind != kind("y"));
     let expected: Vec<_> = jobs.iter().map(|job| job.id).collect();
-    let asked = Claim {
-        queues: Some(vec![queue("c"), queue("a")]),
-        kinds: Some(vec![kind("z"), kind("x")]),
-        ..claim_of(expected.len() / 2)
-    };
+    let asked = claim_of(expected.len() / 2).queues(vec![queue("c"), queue("a")]).kinds(vec![kind("z"), kind("x")]);
     let mut claimed = ids(&world.claim_with(asked.clone()).await);
     assert_eq!(claimed.len(), expected.len() / 2);
-    claimed.extend(ids(&world.claim_with(Claim { max: 100, ..asked }).await));
+    claimed.extend(ids(&world.claim_with(asked.max(100)).await));
     assert_eq!(claimed, expected);
 }
 
@@ -128,7 +124,7 @@ pub(crate) async fn a_claim_takes_no_more_bytes_than_it_asks_for_but_one_job_at_
     }
     let mut claimed = Vec::new();
     for (max_bytes, count) in [(250, 2), (200, 2), (250, 1), (0, 1), (0, 0)] {
-        let leases = world.claim_with(Claim { max_bytes, ..claim_of(100) }).await;
+        let leases = world.claim_with(claim_of(100).max_bytes(max_bytes)).await;
         assert_eq!(leases.len(), count, "{max_bytes}");
         claimed.extend(ids(&leases));
     }
@@ -150,7 +146,7 @@ pub(crate) async fn the_order_holds_whatever_fits_into_the_bytes_asked_for(world
     jobs.sort_by_key(|job| (-job.priority, job.run_at, job.id));
     let mut claimed = Vec::new();
     while claimed.len() < jobs.len() {
-        let leases = world.claim_with(Claim { max_bytes: 700, ..claim_of(7) }).await;
+        let leases = world.claim_with(claim_of(7).max_bytes(700)).await;
         let bytes: usize = leases.iter().map(|lease| lease.job().payload.as_str().len()).sum();
         assert!(!leases.is_empty() && (bytes <= 700 || leases.len() == 1), "{bytes} in {}", leases.len());
         claimed.extend(ids(&leases));
@@ -171,10 +167,10 @@ pub(crate) async fn a_job_that_is_not_due_is_left_alone_until_it_is(world: &impl
 pub(crate) async fn a_queue_or_kind_that_is_not_asked_for_is_left_alone(world: &impl World) {
     let mail = world.enqueue(in_queue("mail")).await;
     let other = world.enqueue(JobRequest { queue: Some("mail".into()), ..job("other") }).await;
-    let from = |queues: &[&str], kinds: &[&str]| Claim {
-        queues: Some(queues.iter().map(|name| queue(name)).collect()),
-        kinds: Some(kinds.iter().map(|name| kind(name)).collect()),
-        ..claim_of(10)
+    let from = |queues: &[&str], kinds: &[&str]| {
+        claim_of(10)
+            .queues(queues.iter().map(|name| queue(name)).collect::<Vec<_>>())
+            .kinds(kinds.iter().map(|name| kind(name)).collect::<Vec<_>>())
     };
     for (queues, kinds) in [
         (&["default", "mai", "mail2"][..], &["welcome", "other"][..]),
@@ -185,7 +181,7 @@ pub(crate) async fn a_queue_or_kind_that_is_not_asked_for_is_left_alone(world: &
         assert_eq!(world.claim_with(from(queues, kinds)).await, [], "{queues:?} {kinds:?}");
     }
     assert_eq!(ids(&world.claim_with(from(&["mail"], &["other", "other"])).await), [other.id]);
-    let every_kind = Claim { queues: Some(vec![queue("mail"), queue("mail")]), ..claim_of(10) };
+    let every_kind = claim_of(10).queues(vec![queue("mail"), queue("mail")]);
     assert_eq!(ids(&world.claim_with(every_kind).await), [mail.id]);
 }
 
@@ -214,7 +210,7 @@ pub(crate) async fn a_lease_is_never_longer_than_the_timeout(world: &impl World)
 pub(crate) async fn the_workers_fate_makes_no_difference_to_the_answer(world: &impl World) {
     for fate in [WorkerFate::Shared, WorkerFate::Independent] {
         world.enqueue(job("welcome")).await;
-        let leases = world.claim_with(Claim { fate, lease: MINUTE, worker: worker("w"), ..claim_of(5) }).await;
+        let leases = world.claim_with(claim_of(5).worker(worker("w")).lease(MINUTE).fate(fate)).await;
         assert_eq!(leases.len(), 1);
         assert_eq!(leases[0].job().locked_by, Some(worker("w")));
         assert_eq!(leases[0].job().lease_expires_at, Some(world.now().await + MINUTE));

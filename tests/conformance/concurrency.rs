@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use steadfast::job::limits::BATCH_MAX;
 use steadfast::job::{JobId, Lease, LeaseToken, Outcome, Status};
-use steadfast::store::{Beat, Claim, Extend, Extended, Reap, Redriven, Settled, Store};
+use steadfast::store::{Beat, Extend, Extended, Reap, Redrive, Redriven, Settled, Store};
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 
@@ -51,8 +51,8 @@ pub(crate) async fn eight_claimers_share_2000_jobs_without_taking_one_twice(worl
         async move {
             let mut mine = Vec::new();
             loop {
-                let claim = Claim { worker: worker(&format!("claimer-{n}")), ..claim_of(1 + n * 5) };
-                match store.claim(claim).await.unwrap() {
+                let claim = claim_of(1 + n * 5).worker(worker(&format!("claimer-{n}")));
+                match store.claim(claim).await.unwrap().leases {
                     leases if leases.is_empty() => return mine,
                     leases => mine.extend(ids(&leases)),
                 }
@@ -96,7 +96,7 @@ pub(crate) async fn the_reaper_overwrites_none_of_2000_settles_in_flight(world: 
         async move {
             let Some(part) = part else {
                 loop {
-                    let batch = store.reap(Reap { limit: 50 }).await.unwrap();
+                    let batch = store.reap(Reap::up_to(50)).await.unwrap();
                     let mut reaped = reaped.lock().unwrap();
                     if batch.is_empty() {
                         return vec![];
@@ -124,6 +124,7 @@ pub(crate) async fn the_reaper_overwrites_none_of_2000_settles_in_flight(world: 
         let expected = match answer {
             Settled::Recorded => (false, Status::Succeeded),
             Settled::Lost => (true, Status::Retrying),
+            other => panic!("{other:?}"),
         };
         assert_eq!((reaped.contains(id), now[id]), expected, "{answer:?}");
     }
@@ -141,13 +142,13 @@ pub(crate) async fn the_reaper_takes_no_lease_that_a_heartbeat_saved(world: &imp
         let (store, part) = (store.clone(), parts.get(n).cloned());
         async move {
             let Some(part) = part else {
-                while !store.reap(Reap { limit: 20 }).await.unwrap().is_empty() {}
+                while !store.reap(Reap::up_to(20)).await.unwrap().is_empty() {}
                 return vec![];
             };
             let mut answers = Vec::new();
             for lease in part {
-                let beats = vec![Beat { lease: lease.key(), progress: None }];
-                let answer = store.extend(Extend { beats, lease: None }).await.unwrap().remove(0);
+                let beats = vec![Beat::new(lease.key())];
+                let answer = store.extend(Extend::new(beats)).await.unwrap().remove(0);
                 answers.push((lease, answer));
             }
             answers
@@ -162,7 +163,7 @@ pub(crate) async fn the_reaper_takes_no_lease_that_a_heartbeat_saved(world: &imp
                 assert_eq!(world.settle(&lease, succeeded()).await, Settled::Recorded);
             }
             Extended::Lost => assert_eq!(now[&lease.job().id], Status::Retrying),
-            Extended::Cancel => panic!("nobody cancelled"),
+            other => panic!("nobody cancelled: {other:?}"),
         }
     }
 }
@@ -187,8 +188,8 @@ impl Held {
 async fn work_off(store: Arc<dyn Store>, held: Arc<Held>, n: usize) -> usize {
     let (mut turn, mut finished) = (n, 0);
     loop {
-        let claim = Claim { worker: worker(&format!("claimer-{n}")), ..claim_of(20 + n) };
-        let leases = store.claim(claim).await.unwrap();
+        let claim = claim_of(20 + n).worker(worker(&format!("claimer-{n}")));
+        let leases = store.claim(claim).await.unwrap().leases;
         if leases.is_empty() {
             return finished;
         }
@@ -270,7 +271,7 @@ pub(crate) async fn of_many_redrives_one_brings_the_job_back(world: &impl World)
     let store = world.store();
     let answers = together(20, |_| {
         let store = store.clone();
-        async move { store.redrive(vec![dead.id]).await.unwrap().remove(0).unwrap() }
+        async move { store.redrive(Redrive::new([dead.id])).await.unwrap().remove(0).unwrap() }
     })
     .await;
     let queued = answers.iter().filter(|answer| matches!(answer, Redriven::Queued(_))).count();

@@ -1,7 +1,7 @@
 //! delete: finished → gone.
 
 use steadfast::job::{JobId, Status};
-use steadfast::store::{Deleted, Extended};
+use steadfast::store::{Delete, Deleted, Extended};
 
 use crate::phrases::*;
 use crate::world::World;
@@ -52,7 +52,7 @@ pub(crate) async fn a_batch_is_answered_in_order_also_for_the_same_job_twice(wor
     let open = world.one_of_each_unfinished().await;
     for job in ended {
         let ids = vec![open[1].id, job.id, JobId::new(), job.id, open[0].id];
-        let answers = world.store().delete(ids).await.unwrap();
+        let answers = world.store().delete(Delete::new(ids)).await.unwrap();
         let answers: Vec<_> = answers.into_iter().map(|answer| answer.unwrap()).collect();
         let expected = [
             Deleted::NotFinished(Status::Running),

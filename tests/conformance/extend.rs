@@ -128,8 +128,8 @@ pub(crate) async fn a_heartbeat_with_a_token_or_job_nobody_knows_is_lost(world: 
         LeaseKey { token: other.token(), ..lease.key() },
         LeaseKey { job_id: steadfast::job::JobId::new(), ..lease.key() },
     ];
-    let beats = strangers.map(|lease| Beat { lease, progress: Some(percent(99)) }).to_vec();
-    let answers = world.store().extend(Extend { beats, lease: Some(HOUR) }).await.unwrap();
+    let beats = strangers.map(|lease| Beat::new(lease).progress(percent(99))).to_vec();
+    let answers = world.store().extend(Extend::new(beats).lease(HOUR)).await.unwrap();
     assert_eq!(answers, [Extended::Lost; 3]);
     assert_eq!((world.all_of(lease.job().id).await, world.all_of(other.job().id).await), before);
 }
@@ -139,13 +139,13 @@ pub(crate) async fn a_heartbeat_with_the_token_of_another_lease_in_the_same_call
     let before = world.all_of(lease.job().id).await;
     world.advance(SECOND).await;
     let borrowed = LeaseKey { token: other.token(), ..lease.key() };
-    let beat = |lease| Beat { lease, progress: Some(percent(99)) };
+    let beat = |lease| Beat::new(lease).progress(percent(99));
     for (beats, expected) in [
         (vec![borrowed, other.key()], vec![Extended::Lost, Extended::Ok]),
         (vec![other.key(), borrowed, other.key()], vec![Extended::Ok, Extended::Lost, Extended::Ok]),
     ] {
-        let beats = beats.into_iter().map(beat).collect();
-        assert_eq!(world.store().extend(Extend { beats, lease: Some(HOUR) }).await.unwrap(), expected);
+        let beats = beats.into_iter().map(beat);
+        assert_eq!(world.store().extend(Extend::new(beats).lease(HOUR)).await.unwrap(), expected);
         assert_eq!(world.all_of(lease.job().id).await, before);
     }
     assert_eq!(world.job(other.job().id).await.lease_expires_at, Some(world.now().await + HOUR));
@@ -156,8 +156,8 @@ pub(crate) async fn two_heartbeats_for_one_lease_in_one_call_are_both_answered_a
 ) {
     let lease = world.running(job("welcome")).await;
     for (reports, kept) in [([Some(10), Some(20)], 20), ([Some(30), None], 30)] {
-        let beats = reports.map(|report| Beat { lease: lease.key(), progress: report.map(percent) }).to_vec();
-        let answers = world.store().extend(Extend { beats, lease: None }).await.unwrap();
+        let beats = reports.map(|report| Beat::new(lease.key()).progress(report.map(percent))).to_vec();
+        let answers = world.store().extend(Extend::new(beats)).await.unwrap();
         assert_eq!(answers, [Extended::Ok; 2]);
         assert_eq!(world.job(lease.job().id).await.progress, Some(percent(kept)));
     }
@@ -192,13 +192,13 @@ pub(crate) async fn a_batch_of_heartbeats_is_answered_in_order_and_one_lost_harm
     world.end(&leases[1], succeeded()).await;
     world.cancel(leases[3].job().id).await;
     world.advance(SECOND).await;
-    let beat = |n: usize| Beat { lease: leases[n].key(), progress: Some(percent(n as u8)) };
+    let beat = |n: usize| Beat::new(leases[n].key()).progress(percent(n as u8));
     let beats = vec![beat(3), beat(1), beat(0), beat(2)];
-    let answers = world.store().extend(Extend { beats, lease: None }).await.unwrap();
+    let answers = world.store().extend(Extend::new(beats)).await.unwrap();
     assert_eq!(answers, [Extended::Cancel, Extended::Lost, Extended::Ok, Extended::Ok]);
     for n in [0, 2, 3] {
         let job = world.job(leases[n].job().id).await;
         assert_eq!((job.progress, job.lease_expires_at), (Some(percent(n as u8)), Some(world.now().await + LEASE)));
     }
-    assert_eq!(world.store().extend(Extend { beats: vec![], lease: None }).await.unwrap(), []);
+    assert_eq!(world.store().extend(Extend::new(vec![])).await.unwrap(), []);
 }

@@ -110,7 +110,7 @@ pub(crate) async fn a_settle_with_a_token_or_job_nobody_knows_is_lost(world: &im
         LeaseKey { token: other.token(), ..lease.key() },
         LeaseKey { job_id: JobId::new(), ..lease.key() },
     ];
-    let settles = strangers.map(|lease| Settle { lease, outcome: succeeded() }).to_vec();
+    let settles = strangers.map(|lease| Settle::new(lease, succeeded())).to_vec();
     assert_eq!(world.settle_all(settles).await, [Settled::Lost; 3]);
     assert_eq!((world.all_of(lease.job().id).await, world.all_of(other.job().id).await), before);
 }

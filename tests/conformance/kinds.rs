@@ -1,6 +1,7 @@
 //! put_kind, delete_kind, kinds: what is declared.
 
 use steadfast::job::{KindDefaults, KindDefinition, RetryPolicy, Status};
+use steadfast::store::{DeleteKind, PutKind};
 
 use crate::phrases::*;
 use crate::world::World;
@@ -26,7 +27,7 @@ async fn kinds(world: &impl World) -> Vec<KindDefinition> {
 }
 
 async fn put(world: &impl World, definition: KindDefinition) -> bool {
-    world.store().put_kind(definition).await.unwrap()
+    world.store().put_kind(PutKind::new(definition)).await.unwrap()
 }
 
 pub(crate) async fn what_was_declared_comes_back_by_name(world: &impl World) {
@@ -55,9 +56,9 @@ pub(crate) async fn declaring_again_replaces_the_whole_declaration(world: &impl 
 pub(crate) async fn a_deleted_kind_is_forgotten_and_can_be_declared_anew(world: &impl World) {
     put(world, full("welcome")).await;
     put(world, full("other")).await;
-    assert!(world.store().delete_kind(kind("welcome")).await.unwrap());
-    assert!(!world.store().delete_kind(kind("welcome")).await.unwrap());
-    assert!(!world.store().delete_kind(kind("unheard-of")).await.unwrap());
+    assert!(world.store().delete_kind(DeleteKind::new(kind("welcome"))).await.unwrap());
+    assert!(!world.store().delete_kind(DeleteKind::new(kind("welcome"))).await.unwrap());
+    assert!(!world.store().delete_kind(DeleteKind::new(kind("unheard-of"))).await.unwrap());
     assert_eq!(kinds(world).await, [full("other")]);
     assert!(put(world, full("welcome")).await);
 }
@@ -66,7 +67,7 @@ pub(crate) async fn the_jobs_of_a_deleted_kind_go_on(world: &impl World) {
     put(world, full("welcome")).await;
     let running = world.running(job("welcome")).await;
     let queued = world.enqueue(job("welcome")).await;
-    world.store().delete_kind(kind("welcome")).await.unwrap();
+    world.store().delete_kind(DeleteKind::new(kind("welcome"))).await.unwrap();
     assert_eq!(world.end(&running, failed("x")).await.status, Status::Retrying);
     world.advance(MINUTE).await;
     let leases = world.claim(10).await;

@@ -7,7 +7,7 @@ use crate::phrases::*;
 use crate::world::World;
 
 fn pages_of(limit: usize) -> List {
-    List { limit, ..List::default() }
+    List::new().limit(limit)
 }
 
 /// 24 jobs over two queues, two kinds and all six statuses, oldest first.
@@ -43,8 +43,12 @@ pub(crate) async fn get_answers_in_the_order_asked_for(world: &impl World) {
     assert_eq!(world.store().get(vec![]).await.unwrap(), []);
 }
 
+fn assert_last_page(page: Page, jobs: &[JobRecord]) {
+    assert_eq!((&*page.jobs, page.next), (jobs, None));
+}
+
 pub(crate) async fn an_empty_store_has_an_empty_page(world: &impl World) {
-    assert_eq!(world.list(pages_of(10)).await, Page { jobs: vec![], next: None });
+    assert_last_page(world.list(pages_of(10)).await, &[]);
 }
 
 pub(crate) async fn the_newest_come_first_page_by_page_each_once(world: &impl World) {
@@ -55,7 +59,7 @@ pub(crate) async fn the_newest_come_first_page_by_page_each_once(world: &impl Wo
     }
     let first = world.list(pages_of(10)).await;
     assert_eq!(first.jobs, all[..10]);
-    let second = world.list(List { before: first.next, ..pages_of(10) }).await;
+    let second = world.list(pages_of(10).before(first.next)).await;
     assert_eq!(second.jobs, all[10..20]);
 }
 
@@ -66,7 +70,7 @@ pub(crate) async fn every_filter_and_all_of_them_together(world: &impl World) {
     for status in statuses {
         for name in [None, Some("welcome"), Some("other"), Some("unheard-of")] {
             for lane in [None, Some("default"), Some("mail"), Some("unheard-of")] {
-                let list = List { status, kind: name.map(kind), queue: lane.map(queue), ..pages_of(2) };
+                let list = pages_of(2).status(status).kind(name.map(kind)).queue(lane.map(queue));
                 let matches = |job: &&JobRecord| {
                     status.is_none_or(|status| job.status == status)
                         && name.is_none_or(|name| job.kind.as_str() == name)
@@ -82,13 +86,13 @@ pub(crate) async fn every_filter_and_all_of_them_together(world: &impl World) {
 pub(crate) async fn an_offset_leaves_out_the_first_that_match(world: &impl World) {
     let mut all = variety(world).await;
     all.reverse();
-    assert_eq!(world.list(List { offset: 5, ..pages_of(10) }).await.jobs, all[5..15]);
-    assert_eq!(world.list(List { offset: 20, ..pages_of(10) }).await.jobs, all[20..]);
-    assert_eq!(world.list(List { offset: 24, ..pages_of(10) }).await, Page { jobs: vec![], next: None });
+    assert_eq!(world.list(pages_of(10).offset(5)).await.jobs, all[5..15]);
+    assert_eq!(world.list(pages_of(10).offset(20)).await.jobs, all[20..]);
+    assert_last_page(world.list(pages_of(10).offset(24)).await, &[]);
     let done: Vec<_> = all.iter().filter(|job| job.status == Status::Succeeded).cloned().collect();
-    let page = world.list(List { status: Some(Status::Succeeded), offset: 1, ..pages_of(2) }).await;
+    let page = world.list(pages_of(2).status(Status::Succeeded).offset(1)).await;
     assert_eq!(page.jobs, done[1..3]);
-    let rest = world.list(List { status: Some(Status::Succeeded), before: page.next, ..pages_of(2) }).await;
+    let rest = world.list(pages_of(2).status(Status::Succeeded).before(page.next)).await;
     assert_eq!(rest.jobs, done[3..]);
 }
 
@@ -100,7 +104,7 @@ pub(crate) async fn jobs_that_come_or_go_between_pages_shift_nothing(world: &imp
     let last_seen = first.jobs.last().unwrap();
     assert!(last_seen.status.is_terminal(), "so that it can be deleted");
     world.delete(last_seen.id).await;
-    let second = world.list(List { before: first.next, ..pages_of(9) }).await;
+    let second = world.list(pages_of(9).before(first.next)).await;
     assert_eq!(second.jobs, all[9..18]);
 }
 
@@ -111,9 +115,9 @@ pub(crate) async fn the_one_that_matches_is_found_behind_thousands_that_do_not(w
     }
     // However far one call looks, following `next` gets there.
     for list in [
-        List { kind: Some(kind("rare")), ..pages_of(10) },
-        List { queue: Some(queue("mail")), ..pages_of(10) },
-        List { kind: Some(kind("rare")), status: Some(Status::Queued), ..pages_of(10) },
+        pages_of(10).kind(kind("rare")),
+        pages_of(10).queue(queue("mail")),
+        pages_of(10).status(Status::Queued).kind(kind("rare")),
     ] {
         assert_eq!(world.walk(list).await, std::slice::from_ref(&wanted));
     }
@@ -129,10 +133,10 @@ pub(crate) async fn dead_letters_and_running_jobs_are_on_the_first_page_behind_a
         world.enqueue_all((0..1000).map(|_| job("welcome")).collect()).await;
     }
     for (status, only) in [(Status::FailedPermanent, dead), (Status::Running, running)] {
-        let page = world.list(List { status: Some(status), ..pages_of(10) }).await;
-        assert_eq!(page, Page { jobs: vec![only], next: None });
+        let page = world.list(pages_of(10).status(status)).await;
+        assert_last_page(page, &[only]);
     }
     // What an offset leaves out is not counted as looked at.
-    let list = List { kind: Some(kind("welcome")), offset: 20_500, ..pages_of(10) };
+    let list = pages_of(10).kind(kind("welcome")).offset(20_500);
     assert_eq!(world.list(list).await.jobs.len(), 10);
 }

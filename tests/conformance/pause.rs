@@ -1,17 +1,17 @@
 //! pause, resume: a queue from which nothing is claimed.
 
 use steadfast::job::Status;
-use steadfast::store::{Claim, Extended, QueueStats, Stats};
+use steadfast::store::{Extended, Pause, QueueStats, Resume};
 
 use crate::phrases::*;
 use crate::world::World;
 
 async fn pause(world: &impl World, name: &str) {
-    world.store().pause(queue(name)).await.unwrap();
+    world.store().pause(Pause::new(queue(name))).await.unwrap();
 }
 
 async fn resume(world: &impl World, name: &str) {
-    world.store().resume(queue(name)).await.unwrap();
+    world.store().resume(Resume::new(queue(name))).await.unwrap();
 }
 
 pub(crate) async fn nothing_is_claimed_from_a_paused_queue_until_it_is_resumed(world: &impl World) {
@@ -27,16 +27,17 @@ pub(crate) async fn nothing_is_claimed_from_a_paused_queue_until_it_is_resumed(w
 pub(crate) async fn asking_for_a_paused_queue_by_name_does_not_help(world: &impl World) {
     world.enqueue(in_queue("mail")).await;
     pause(world, "mail").await;
-    assert_eq!(world.claim_with(Claim { queues: Some(vec![queue("mail")]), ..claim_of(10) }).await, []);
-    let both = Claim { queues: Some(vec![queue("mail"), queue("default")]), ..claim_of(10) };
+    assert_eq!(world.claim_with(claim_of(10).queues(vec![queue("mail")])).await, []);
+    let both = claim_of(10).queues(vec![queue("mail"), queue("default")]);
     let free = world.enqueue(job("welcome")).await;
     assert_eq!(ids(&world.claim_with(both).await), [free.id]);
 }
 
 pub(crate) async fn a_queue_without_jobs_can_be_paused_for_those_to_come(world: &impl World) {
     pause(world, "mail").await;
-    let paused = QueueStats { paused: true, ..QueueStats::default() };
-    assert_eq!(world.store().stats().await.unwrap(), Stats { queues: [(queue("mail"), paused)].into() });
+    let mut paused = QueueStats::default();
+    paused.paused = true;
+    assert_eq!(world.store().stats().await.unwrap().queues, [(queue("mail"), paused)].into());
     let job = world.enqueue(in_queue("mail")).await;
     assert_eq!(job.status, Status::Queued);
     assert_eq!(world.claim(10).await, []);

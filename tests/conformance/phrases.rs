@@ -10,8 +10,8 @@ use steadfast::job::{
     Limits, NewJob, Outcome, Progress, QueueName, RetryPolicy, Status, WorkerId,
 };
 use steadfast::store::{
-    Beat, Cancelled, Claim, Counts, Deleted, Enqueued, Extend, Extended, List, Page, QueueStats, Reap, Reaped,
-    Redriven, Settle, Settled, WorkerFate,
+    Beat, Cancel, Cancelled, Claim, Counts, Delete, Deleted, Enqueued, Extend, Extended, List, Page, PutKind,
+    QueueStats, Reap, Reaped, Redrive, Redriven, Settle, Settled, WorkerFate,
 };
 
 use crate::world::World;
@@ -75,15 +75,7 @@ pub(crate) fn percent(percent: u8) -> Progress {
 
 /// A claim of up to `max` jobs of every kind in every queue.
 pub(crate) fn claim_of(max: usize) -> Claim {
-    Claim {
-        worker: worker("host-1"),
-        queues: None,
-        kinds: None,
-        max,
-        max_bytes: usize::MAX,
-        lease: LEASE,
-        fate: WorkerFate::Shared,
-    }
+    Claim::new(worker("host-1"), LEASE).max(max).fate(WorkerFate::Shared)
 }
 
 pub(crate) fn succeeded() -> Outcome {
@@ -120,7 +112,7 @@ pub(crate) fn ids(leases: &[Lease]) -> Vec<JobId> {
 }
 
 pub(crate) fn settle_of(lease: &Lease, outcome: Outcome) -> Settle {
-    Settle { lease: lease.key(), outcome }
+    Settle::new(lease.key(), outcome)
 }
 
 /// The only item of an answer to a question about one job.
@@ -158,7 +150,7 @@ pub(crate) trait Phrases: World {
     }
 
     async fn claim_with(&self, claim: Claim) -> Vec<Lease> {
-        self.store().claim(claim).await.unwrap()
+        self.store().claim(claim).await.unwrap().leases
     }
 
     async fn claim(&self, max: usize) -> Vec<Lease> {
@@ -177,8 +169,8 @@ pub(crate) trait Phrases: World {
     }
 
     async fn beat(&self, lease: &Lease, progress: Option<Progress>, length: Option<Duration>) -> Extended {
-        let beats = vec![Beat { lease: lease.key(), progress }];
-        only(self.store().extend(Extend { beats, lease: length }).await.unwrap())
+        let beats = vec![Beat::new(lease.key()).progress(progress)];
+        only(self.store().extend(Extend::new(beats).lease(length)).await.unwrap())
     }
 
     async fn extend(&self, lease: &Lease) -> Extended {
@@ -203,7 +195,7 @@ pub(crate) trait Phrases: World {
     }
 
     async fn reap_up_to(&self, limit: usize) -> Vec<Reaped> {
-        self.store().reap(Reap { limit }).await.unwrap()
+        self.store().reap(Reap::up_to(limit)).await.unwrap()
     }
 
     async fn reap(&self) -> Vec<Reaped> {
@@ -218,15 +210,15 @@ pub(crate) trait Phrases: World {
     }
 
     async fn cancel(&self, id: JobId) -> Cancelled {
-        only(self.store().cancel(vec![id]).await.unwrap()).unwrap()
+        only(self.store().cancel(Cancel::new([id])).await.unwrap()).unwrap()
     }
 
     async fn redrive(&self, id: JobId) -> Redriven {
-        only(self.store().redrive(vec![id]).await.unwrap()).unwrap()
+        only(self.store().redrive(Redrive::new([id])).await.unwrap()).unwrap()
     }
 
     async fn delete(&self, id: JobId) -> Deleted {
-        only(self.store().delete(vec![id]).await.unwrap()).unwrap()
+        only(self.store().delete(Delete::new([id])).await.unwrap()).unwrap()
     }
 
     async fn find(&self, id: JobId) -> Option<JobRecord> {
@@ -269,7 +261,7 @@ pub(crate) trait Phrases: World {
     }
 
     async fn everything(&self) -> Vec<JobRecord> {
-        self.walk(List { limit: 200, ..List::default() }).await
+        self.walk(List::new().limit(200)).await
     }
 
     async fn queue_stats(&self, name: &str) -> QueueStats {
@@ -282,7 +274,7 @@ pub(crate) trait Phrases: World {
 
     async fn put_kind(&self, name: &str, retry: RetryPolicy) -> bool {
         let defaults = KindDefaults { retry: Some(retry), ..KindDefaults::default() };
-        self.store().put_kind(KindDefinition { kind: kind(name), schema: None, defaults }).await.unwrap()
+        self.store().put_kind(PutKind::new(KindDefinition { kind: kind(name), schema: None, defaults })).await.unwrap()
     }
 
     /// A finished job in each of the three ends, for verbs that look at where a job stands.

@@ -9,14 +9,14 @@ use crate::phrases::*;
 use crate::world::World;
 
 fn keeping(keep: Duration) -> Prune {
-    Prune { keep_succeeded: keep, keep_cancelled: keep, keep_failed: keep, after: None, limit: 1000 }
+    Prune::keeping(keep)
 }
 
 /// Step after step until everything has been looked at; how many each step removed.
 async fn prune_all(world: &impl World, mut prune: Prune) -> Vec<usize> {
     let mut steps = Vec::new();
     loop {
-        let Pruned { deleted, next } = world.store().prune(prune).await.unwrap();
+        let Pruned { deleted, next, .. } = world.store().prune(prune).await.unwrap();
         assert!(deleted <= prune.limit);
         steps.push(deleted);
         assert!(steps.len() <= 1000, "pruning does not come to an end");
@@ -42,7 +42,7 @@ async fn finished(world: &impl World) -> JobRecord {
 pub(crate) async fn each_end_has_a_retention_of_its_own(world: &impl World) {
     let ended = world.one_of_each_end().await;
     let (succeeded, failed, cancelled) = (ended[0].id, ended[1].id, ended[2].id);
-    let prune = Prune { keep_succeeded: HOUR, keep_failed: HOUR * 3, keep_cancelled: HOUR * 2, ..keeping(HOUR) };
+    let prune = keeping(HOUR).succeeded(HOUR).cancelled(HOUR * 2).failed(HOUR * 3);
     assert_eq!(prune_all(world, prune).await.iter().sum::<usize>(), 0);
     world.advance(HOUR + SECOND).await;
     assert_eq!(prune_all(world, prune).await.iter().sum::<usize>(), 1);
@@ -99,7 +99,7 @@ pub(crate) async fn a_step_is_bounded_and_the_next_goes_on_from_there(world: &im
     }
     kept.reverse();
     world.advance(HOUR * 2).await;
-    let steps = prune_all(world, Prune { limit: 3, ..keeping(HOUR) }).await;
+    let steps = prune_all(world, keeping(HOUR).limit(3)).await;
     assert_eq!(steps.iter().sum::<usize>(), 20);
     assert!(steps.len() >= 7, "{steps:?}");
     assert_eq!(left(world).await, kept);
@@ -110,7 +110,7 @@ pub(crate) async fn a_step_is_bounded_and_the_next_goes_on_from_there(world: &im
 pub(crate) async fn only_jobs_behind_the_given_one_are_looked_at(world: &impl World) {
     let jobs = [finished(world).await, finished(world).await, finished(world).await];
     world.advance(HOUR * 2).await;
-    assert_eq!(prune_all(world, Prune { after: Some(jobs[1].id), ..keeping(HOUR) }).await.iter().sum::<usize>(), 1);
+    assert_eq!(prune_all(world, keeping(HOUR).after(Some(jobs[1].id))).await.iter().sum::<usize>(), 1);
     assert_eq!(left(world).await, [jobs[1].id, jobs[0].id]);
 }
 
@@ -129,6 +129,6 @@ pub(crate) async fn pruning_frees_the_key_and_takes_the_history_along(world: &im
 }
 
 pub(crate) async fn an_empty_store_has_nothing_to_prune(world: &impl World) {
-    let nothing = Pruned { deleted: 0, next: None };
-    assert_eq!(world.store().prune(keeping(Duration::ZERO)).await.unwrap(), nothing);
+    let pruned = world.store().prune(keeping(Duration::ZERO)).await.unwrap();
+    assert_eq!((pruned.deleted, pruned.next), (0, None));
 }

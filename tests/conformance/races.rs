@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use steadfast::job::{JobId, Outcome, Status};
-use steadfast::store::{Cancelled, Deleted, Redriven, Settled, Store};
+use steadfast::store::{Cancel, Cancelled, Delete, Deleted, Redrive, Redriven, Settled, Store};
 
 use crate::concurrency::{enqueue_many, together};
 use crate::phrases::*;
@@ -57,7 +57,7 @@ where
 }
 
 async fn cancel(store: Arc<dyn Store>, id: JobId) -> Cancelled {
-    store.cancel(vec![id]).await.unwrap().remove(0).unwrap()
+    store.cancel(Cancel::new([id])).await.unwrap().remove(0).unwrap()
 }
 
 pub(crate) async fn a_cancel_at_the_moment_of_failure_always_ends_cancelled(world: &impl World) {
@@ -92,7 +92,8 @@ pub(crate) async fn a_cancel_at_the_moment_of_success_leaves_the_success(world: 
 }
 
 pub(crate) async fn a_redrive_at_the_moment_of_death_is_refused_or_done(world: &impl World) {
-    let redrive = |store: Arc<dyn Store>, id| async move { store.redrive(vec![id]).await.unwrap().remove(0).unwrap() };
+    let redrive =
+        |store: Arc<dyn Store>, id| async move { store.redrive(Redrive::new([id])).await.unwrap().remove(0).unwrap() };
     for (id, redriven, settled) in against(world, Outcome::failed_permanently("x"), redrive).await {
         assert_eq!(settled, Settled::Recorded);
         let expected = match redriven {
@@ -107,7 +108,8 @@ pub(crate) async fn a_redrive_at_the_moment_of_death_is_refused_or_done(world: &
 }
 
 pub(crate) async fn a_delete_at_the_moment_of_success_is_refused_or_done(world: &impl World) {
-    let delete = |store: Arc<dyn Store>, id| async move { store.delete(vec![id]).await.unwrap().remove(0).unwrap() };
+    let delete =
+        |store: Arc<dyn Store>, id| async move { store.delete(Delete::new([id])).await.unwrap().remove(0).unwrap() };
     let mut gone = 0;
     for (id, deleted, settled) in against(world, succeeded(), delete).await {
         assert_eq!(settled, Settled::Recorded);

@@ -3,22 +3,26 @@
 use std::time::Duration;
 
 use steadfast::job::{AttemptOutcome, JobRecord, Lease, Status};
-use steadfast::store::{Claim, Extended, Reaped, Settled};
+use steadfast::store::{Extended, Pause, Reaped, Settled};
 
 use crate::phrases::*;
 use crate::world::World;
 
-fn reaped(lease: &Lease, to: Status, recorded: AttemptOutcome) -> Reaped {
-    let job = lease.job();
-    let attempt = job.attempts;
-    Reaped { job_id: job.id, kind: job.kind.clone(), attempt, worker: worker("host-1"), to, recorded }
+fn assert_reaped(reaped: Vec<Reaped>, leases: &[&Lease], to: Status, recorded: AttemptOutcome) {
+    let reaped: Vec<_> =
+        reaped.into_iter().map(|one| (one.job_id, one.kind, one.attempt, one.worker, one.to, one.recorded)).collect();
+    let expected = leases.iter().map(|lease| {
+        let job = lease.job();
+        (job.id, job.kind.clone(), job.attempts, worker("host-1"), to, recorded)
+    });
+    assert_eq!(reaped, expected.collect::<Vec<_>>());
 }
 
 pub(crate) async fn an_expired_job_with_attempts_left_is_retried_at_once(world: &impl World) {
     let lease = world.running(job("welcome")).await;
     world.advance(LEASE + SECOND).await;
     let now = world.now().await;
-    assert_eq!(world.reap().await, [reaped(&lease, Status::Retrying, AttemptOutcome::LeaseExpired)]);
+    assert_reaped(world.reap().await, &[&lease], Status::Retrying, AttemptOutcome::LeaseExpired);
     let after = world.job(lease.job().id).await;
     let error = after.last_error.clone().unwrap();
     assert!(error.contains("lease"), "{error}");
@@ -45,7 +49,7 @@ pub(crate) async fn reaping_the_last_attempt_dead_letters_and_the_next_claim_wor
     let lease = world.running(with_attempts(1)).await;
     let other = world.enqueue(delayed(MINUTE)).await;
     world.advance(MINUTE).await;
-    assert_eq!(world.reap().await, [reaped(&lease, Status::FailedPermanent, AttemptOutcome::LeaseExpired)]);
+    assert_reaped(world.reap().await, &[&lease], Status::FailedPermanent, AttemptOutcome::LeaseExpired);
     let dead = world.job(lease.job().id).await;
     assert_eq!((dead.status, dead.attempts), (Status::FailedPermanent, 1));
     assert_eq!((dead.finished_at, dead.lease_expires_at), (Some(world.now().await), None));
@@ -73,7 +77,7 @@ pub(crate) async fn an_expired_job_whose_cancel_was_requested_is_cancelled(world
         let lease = world.running(with_attempts(max_attempts)).await;
         world.cancel(lease.job().id).await;
         world.advance(HOUR).await;
-        assert_eq!(world.reap().await, [reaped(&lease, Status::Cancelled, AttemptOutcome::LeaseExpired)]);
+        assert_reaped(world.reap().await, &[&lease], Status::Cancelled, AttemptOutcome::LeaseExpired);
         let after = world.job(lease.job().id).await;
         assert_eq!((after.status, after.finished_at), (Status::Cancelled, Some(world.now().await)));
         assert!(after.cancel_requested && after.locked_by.is_none());
@@ -107,7 +111,7 @@ pub(crate) async fn a_lease_held_up_to_the_timeout_is_recorded_as_timed_out(worl
         world.advance(timeout.min(LEASE) - SECOND).await;
         world.extend(&lease).await;
         world.advance(timeout).await;
-        assert_eq!(world.reap().await, [reaped(&lease, Status::Retrying, AttemptOutcome::TimedOut)], "{timeout:?}");
+        assert_reaped(world.reap().await, &[&lease], Status::Retrying, AttemptOutcome::TimedOut);
         let after = world.job(lease.job().id).await;
         assert!(after.last_error.clone().unwrap().contains("timed out"), "{:?}", after.last_error);
         assert_eq!(world.history(after.id).await[0].outcome, Some(AttemptOutcome::TimedOut));
@@ -119,14 +123,14 @@ pub(crate) async fn a_lease_held_up_to_the_timeout_is_recorded_as_timed_out(worl
 pub(crate) async fn a_lease_that_ended_before_the_timeout_is_recorded_as_expired(world: &impl World) {
     let lease = world.running(with_timeout(LEASE + MS)).await;
     world.advance(HOUR).await;
-    assert_eq!(world.reap().await, [reaped(&lease, Status::Retrying, AttemptOutcome::LeaseExpired)]);
+    assert_reaped(world.reap().await, &[&lease], Status::Retrying, AttemptOutcome::LeaseExpired);
 }
 
 pub(crate) async fn a_time_out_on_the_last_attempt_is_the_dead_letter(world: &impl World) {
     let request = steadfast::job::JobRequest { max_attempts: Some(1), ..with_timeout(SECOND) };
     let lease = world.running(request).await;
     world.advance(SECOND).await;
-    assert_eq!(world.reap().await, [reaped(&lease, Status::FailedPermanent, AttemptOutcome::TimedOut)]);
+    assert_reaped(world.reap().await, &[&lease], Status::FailedPermanent, AttemptOutcome::TimedOut);
 }
 
 /// Six jobs whose leases end one after the other, the first claimed ending last.
@@ -134,7 +138,7 @@ async fn six_leases(world: &impl World) -> Vec<Lease> {
     let mut leases = Vec::new();
     for n in 0..6 {
         world.enqueue(job("welcome")).await;
-        let claim = Claim { lease: Duration::from_secs(60 - n), ..claim_of(1) };
+        let claim = claim_of(1).lease(Duration::from_secs(60 - n));
         leases.extend(world.claim_with(claim).await);
     }
     leases
@@ -170,10 +174,10 @@ pub(crate) async fn live_leases_are_left_alone(world: &impl World) {
 
 pub(crate) async fn one_expired_lease_is_found_behind_a_thousand_live_ones(world: &impl World) {
     world.enqueue_all((0..1000).map(|_| job("welcome")).collect()).await;
-    world.claim_with(Claim { lease: HOUR, ..claim_of(1000) }).await;
+    world.claim_with(claim_of(1000).lease(HOUR)).await;
     let last = world.running(job("welcome")).await;
     world.advance(MINUTE).await;
-    assert_eq!(world.reap_up_to(10).await, [reaped(&last, Status::Retrying, AttemptOutcome::LeaseExpired)]);
+    assert_reaped(world.reap_up_to(10).await, &[&last], Status::Retrying, AttemptOutcome::LeaseExpired);
 }
 
 pub(crate) async fn a_settled_job_is_never_reaped(world: &impl World) {
@@ -192,7 +196,7 @@ pub(crate) async fn a_settled_job_is_never_reaped(world: &impl World) {
 
 pub(crate) async fn a_paused_queue_is_reaped_too(world: &impl World) {
     let lease = world.running(in_queue("mail")).await;
-    world.store().pause(queue("mail")).await.unwrap();
+    world.store().pause(Pause::new(queue("mail"))).await.unwrap();
     assert_eq!(world.lose(&lease).await.status, Status::Retrying);
     assert_eq!(world.claim(10).await, []);
 }

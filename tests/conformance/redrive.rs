@@ -1,7 +1,7 @@
 //! redrive: failed_permanent, cancelled → queued, as if new.
 
 use steadfast::job::{JobId, JobRecord, JobRequest, Outcome, Status};
-use steadfast::store::Redriven;
+use steadfast::store::{Redrive, Redriven};
 
 use crate::phrases::*;
 use crate::world::World;
@@ -117,7 +117,7 @@ pub(crate) async fn a_job_reaped_into_the_dead_letter_can_be_redriven_and_run(wo
 pub(crate) async fn a_batch_is_answered_in_order_also_for_the_same_job_twice(world: &impl World) {
     let ended = world.one_of_each_end().await;
     let ids = vec![ended[2].id, JobId::new(), ended[1].id, ended[0].id, ended[2].id];
-    let answers = world.store().redrive(ids).await.unwrap();
+    let answers = world.store().redrive(Redrive::new(ids)).await.unwrap();
     let answers: Vec<_> = answers.into_iter().map(|answer| answer.unwrap()).collect();
     assert!(matches!(&answers[0], Redriven::Queued(job) if job.id == ended[2].id));
     assert_eq!(answers[1], Redriven::NotFound);

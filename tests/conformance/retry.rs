@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use steadfast::job::{Outcome, RetryPolicy, Status};
+use steadfast::store::DeleteKind;
 
 use crate::phrases::*;
 use crate::world::World;
@@ -102,7 +103,7 @@ pub(crate) async fn a_changed_policy_holds_for_the_next_failure_of_old_jobs(worl
     assert_eq!(world.end(&lease, failed("x")).await.run_at, world.now().await + SECOND * 7);
     world.advance(SECOND * 7).await;
     let lease = world.claim_one().await;
-    world.store().delete_kind(kind("welcome")).await.unwrap();
+    world.store().delete_kind(DeleteKind::new(kind("welcome"))).await.unwrap();
     let wait = waited(world.now().await, world.end(&lease, failed("x")).await.run_at);
     assert!((SECOND..=SECOND * 27).contains(&wait), "{wait:?}");
 }

@@ -247,9 +247,9 @@ pub(crate) async fn a_batch_is_answered_in_order_and_one_lost_harms_no_other(wor
     let answers = world
         .settle_all(vec![
             settle_of(&leases[2], failed("c")),
-            Settle { lease: stranger, outcome: succeeded() },
+            Settle::new(stranger, succeeded()),
             settle_of(&leases[0], succeeded()),
-            Settle { lease: LeaseKey { token: leases[0].token(), ..leases[1].key() }, outcome: succeeded() },
+            Settle::new(LeaseKey { token: leases[0].token(), ..leases[1].key() }, succeeded()),
             settle_of(&leases[1], Outcome::failed_permanently("b")),
         ])
         .await;

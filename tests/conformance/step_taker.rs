@@ -8,7 +8,10 @@ use steadfast::job::{
     AttemptRecord, ErrorText, Failure, JobId, JobRecord, JobRequest, Json, KindDefaults, Lease, LeaseKey, Limits,
     NewJob, Outcome, RetryPolicy, Status,
 };
-use steadfast::store::{Beat, Claim, Extend, List, NotStored, Prune, Reap, Redriven, Settle, StoreError, WorkerFate};
+use steadfast::store::{
+    Beat, Cancel, Claim, Delete, Extend, List, NotStored, Pause, Prune, Reap, Redrive, Redriven, Resume, Settle,
+    StoreError, WorkerFate,
+};
 
 use crate::model::{self, Answer, Attempt, Job, LEASE_EXPIRED, QueueStats, TIMED_OUT};
 use crate::phrases::{Phrases, kind, percent, queue, worker};
@@ -40,56 +43,49 @@ impl<W: World> Taker<W> {
         Ok(match step {
             Step::Enqueue(new) => self.enqueue(new).await?,
             Step::Claim { worker: n, queues, kinds, max, lease } => {
-                let claim = Claim {
-                    worker: worker(&format!("w{n}")),
-                    queues: queues.as_ref().map(|all| all.iter().map(|n| queue(&format!("q{n}"))).collect()),
-                    kinds: kinds.as_ref().map(|all| all.iter().map(|n| kind(&format!("k{n}"))).collect()),
-                    max: *max,
-                    max_bytes: usize::MAX,
-                    lease: ms(*lease),
-                    fate: if n % 2 == 0 { WorkerFate::Shared } else { WorkerFate::Independent },
-                };
+                let claim = Claim::new(worker(&format!("w{n}")), ms(*lease))
+                    .queues(queues.as_ref().map(|all| all.iter().map(|n| queue(&format!("q{n}"))).collect()))
+                    .kinds(kinds.as_ref().map(|all| all.iter().map(|n| kind(&format!("k{n}"))).collect()))
+                    .max(*max)
+                    .fate(if n % 2 == 0 { WorkerFate::Shared } else { WorkerFate::Independent });
                 let granted = store.claim(claim).await?;
-                Answer::Claimed(granted.iter().map(|lease| self.granted(lease)).collect())
+                Answer::Claimed(granted.leases.iter().map(|lease| self.granted(lease)).collect())
             }
             Step::Extend { beats, lease } => {
-                let beat = |(n, progress): &(usize, Option<u8>)| Beat {
-                    lease: self.leases[*n],
-                    progress: progress.map(percent),
-                };
-                let beats = beats.iter().map(beat).collect();
-                Answer::Extended(store.extend(Extend { beats, lease: lease.map(ms) }).await?)
+                let beat =
+                    |(n, progress): &(usize, Option<u8>)| Beat::new(self.leases[*n]).progress(progress.map(percent));
+                let beats = beats.iter().map(beat);
+                Answer::Extended(store.extend(Extend::new(beats).lease(lease.map(ms))).await?)
             }
             Step::Settle(ends) => {
-                let settle = |(n, end): &(usize, End)| Settle { lease: self.leases[*n], outcome: outcome(end) };
+                let settle = |(n, end): &(usize, End)| Settle::new(self.leases[*n], outcome(end));
                 Answer::Settled(flat(store.settle(ends.iter().map(settle).collect()).await?)?)
             }
             Step::Reap { limit } => {
-                let reaped = store.reap(Reap { limit: *limit }).await?;
+                let reaped = store.reap(Reap::up_to(*limit)).await?;
                 let told = reaped
                     .iter()
                     .map(|one| (self.number(one.job_id), numbered("w", one.worker.as_str()), one.to, one.recorded));
                 Answer::Reaped(told.collect())
             }
-            Step::Cancel(jobs) => Answer::Cancelled(flat(store.cancel(self.named(jobs)).await?)?),
+            Step::Cancel(jobs) => Answer::Cancelled(flat(store.cancel(Cancel::new(self.named(jobs))).await?)?),
             Step::Redrive(jobs) => {
-                let redriven = flat(store.redrive(self.named(jobs)).await?)?;
+                let redriven = flat(store.redrive(Redrive::new(self.named(jobs))).await?)?;
                 let told = redriven.into_iter().map(|one| match one {
                     Redriven::Queued(job) => model::Redriven::Queued(self.job(&job)),
                     Redriven::NotDead(status) => model::Redriven::NotDead(status),
                     Redriven::NotFound => model::Redriven::NotFound,
+                    other => panic!("{other:?}"),
                 });
                 Answer::Redriven(told.collect())
             }
-            Step::Delete(jobs) => Answer::Deleted(flat(store.delete(self.named(jobs)).await?)?),
+            Step::Delete(jobs) => Answer::Deleted(flat(store.delete(Delete::new(self.named(jobs))).await?)?),
             Step::Prune { keep_succeeded, keep_cancelled, keep_failed, limit } => {
-                let mut prune = Prune {
-                    keep_succeeded: ms(*keep_succeeded),
-                    keep_cancelled: ms(*keep_cancelled),
-                    keep_failed: ms(*keep_failed),
-                    after: None,
-                    limit: *limit,
-                };
+                let mut prune = Prune::keeping(Duration::ZERO)
+                    .succeeded(ms(*keep_succeeded))
+                    .cancelled(ms(*keep_cancelled))
+                    .failed(ms(*keep_failed))
+                    .limit(*limit);
                 let mut deleted = 0;
                 loop {
                     let pruned = store.prune(prune).await?;
@@ -101,11 +97,11 @@ impl<W: World> Taker<W> {
                 }
             }
             Step::Pause(n) => {
-                store.pause(queue(&format!("q{n}"))).await?;
+                store.pause(Pause::new(queue(&format!("q{n}")))).await?;
                 Answer::Nothing
             }
             Step::Resume(n) => {
-                store.resume(queue(&format!("q{n}"))).await?;
+                store.resume(Resume::new(queue(&format!("q{n}")))).await?;
                 Answer::Nothing
             }
             Step::Declare { kind, delays } => {
@@ -173,7 +169,7 @@ impl<W: World> Taker<W> {
 
     /// Every job that is listed, newest first, by number.
     pub(crate) async fn listed(&self, status: Option<Status>) -> Vec<usize> {
-        let list = List { status, limit: 7, ..List::default() };
+        let list = List::new().status(status).limit(7);
         self.world.walk(list).await.iter().map(|job| self.number(job.id)).collect()
     }
 

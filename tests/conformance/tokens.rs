@@ -1,6 +1,6 @@
 //! put_token, tokens, had_token, delete_token: who may use the API.
 
-use steadfast::store::{LastAdmin, Scope, TokenDeleted, TokenRecord};
+use steadfast::store::{DeleteToken, LastAdmin, PutToken, Scope, TokenDeleted, TokenRecord};
 
 use crate::world::World;
 
@@ -18,34 +18,34 @@ pub(crate) async fn tokens_are_kept_as_given_and_told_by_id(world: &impl World) 
     let store = world.store();
     assert_eq!(store.tokens().await.unwrap(), []);
     let (a, b) = (token("a", &Scope::ALL), token("b", &[Scope::Enqueue]));
-    store.put_token(b.clone()).await.unwrap();
-    store.put_token(a.clone()).await.unwrap();
+    store.put_token(PutToken::new(b.clone())).await.unwrap();
+    store.put_token(PutToken::new(a.clone())).await.unwrap();
     assert_eq!(store.tokens().await.unwrap(), [a, b]);
 }
 
 pub(crate) async fn a_token_with_a_known_id_replaces_the_old_one(world: &impl World) {
     let store = world.store();
-    store.put_token(token("a", &[Scope::Read])).await.unwrap();
+    store.put_token(PutToken::new(token("a", &[Scope::Read]))).await.unwrap();
     let newer = TokenRecord { secret_sha256: [8; 32], ..token("a", &[Scope::Work]) };
-    store.put_token(newer.clone()).await.unwrap();
+    store.put_token(PutToken::new(newer.clone())).await.unwrap();
     assert_eq!(store.tokens().await.unwrap(), [newer]);
 }
 
 pub(crate) async fn a_revoked_token_is_gone_and_the_others_stay(world: &impl World) {
     let store = world.store();
     let (a, b) = (token("a", &[Scope::Read]), token("b", &[Scope::Read]));
-    store.put_token(a).await.unwrap();
-    store.put_token(b.clone()).await.unwrap();
-    assert_eq!(store.delete_token("a".into(), LastAdmin::Keep).await.unwrap(), TokenDeleted::Deleted);
-    assert_eq!(store.delete_token("a".into(), LastAdmin::Keep).await.unwrap(), TokenDeleted::NotFound);
+    store.put_token(PutToken::new(a)).await.unwrap();
+    store.put_token(PutToken::new(b.clone())).await.unwrap();
+    assert_eq!(store.delete_token(DeleteToken::new("a", LastAdmin::Keep)).await.unwrap(), TokenDeleted::Deleted);
+    assert_eq!(store.delete_token(DeleteToken::new("a", LastAdmin::Keep)).await.unwrap(), TokenDeleted::NotFound);
     assert_eq!(store.tokens().await.unwrap(), [b]);
 }
 
 pub(crate) async fn the_last_token_with_the_scope_admin_stays_unless_it_is_said_to_go(world: &impl World) {
     let store = world.store();
-    let delete = async |id: &str, last| store.delete_token(id.into(), last).await.unwrap();
+    let delete = async |id: &str, last| store.delete_token(DeleteToken::new(id, last)).await.unwrap();
     for (id, scopes) in [("a", &Scope::ALL[..]), ("b", &[Scope::Admin]), ("c", &[Scope::Read, Scope::Work])] {
-        store.put_token(token(id, scopes)).await.unwrap();
+        store.put_token(PutToken::new(token(id, scopes))).await.unwrap();
     }
     assert_eq!(delete("a", LastAdmin::Keep).await, TokenDeleted::Deleted, "there is another");
     assert_eq!(delete("b", LastAdmin::Keep).await, TokenDeleted::KeptLastAdmin);
@@ -59,12 +59,12 @@ pub(crate) async fn the_last_token_with_the_scope_admin_stays_unless_it_is_said_
 pub(crate) async fn that_there_was_a_token_is_known_after_the_last_is_gone(world: &impl World) {
     let store = world.store();
     assert!(!store.had_token().await.unwrap());
-    assert_eq!(store.delete_token("a".into(), LastAdmin::Delete).await.unwrap(), TokenDeleted::NotFound);
+    assert_eq!(store.delete_token(DeleteToken::new("a", LastAdmin::Delete)).await.unwrap(), TokenDeleted::NotFound);
     assert!(!store.had_token().await.unwrap());
     for _ in 0..2 {
-        store.put_token(token("a", &[Scope::Admin])).await.unwrap();
+        store.put_token(PutToken::new(token("a", &[Scope::Admin]))).await.unwrap();
         assert!(store.had_token().await.unwrap());
-        assert_eq!(store.delete_token("a".into(), LastAdmin::Delete).await.unwrap(), TokenDeleted::Deleted);
+        assert_eq!(store.delete_token(DeleteToken::new("a", LastAdmin::Delete)).await.unwrap(), TokenDeleted::Deleted);
         assert!(store.had_token().await.unwrap());
     }
 }

@@ -70,16 +70,8 @@ impl OneStore {
         let mut leases = Vec::new();
         while leases.len() < max {
             let max = (max - leases.len()).min(1000);
-            let claim = Claim {
-                worker: worker.clone(),
-                queues: None,
-                kinds: None,
-                max,
-                max_bytes: usize::MAX,
-                lease,
-                fate: WorkerFate::Shared,
-            };
-            let some = self.store.claim(claim).await.unwrap();
+            let claim = Claim::new(worker.clone(), lease).max(max).fate(WorkerFate::Shared);
+            let some = self.store.claim(claim).await.unwrap().leases;
             if some.is_empty() {
                 break;
             }
@@ -89,7 +81,7 @@ impl OneStore {
     }
 
     pub(crate) async fn settle(&self, leases: impl Iterator<Item = LeaseKey>, outcome: &Outcome) {
-        let settles: Vec<_> = leases.map(|lease| Settle { lease, outcome: outcome.clone() }).collect();
+        let settles: Vec<_> = leases.map(|lease| Settle::new(lease, outcome.clone())).collect();
         for some in settles.chunks(1000) {
             for answer in self.store.settle(some.to_vec()).await.unwrap() {
                 assert_eq!(answer.unwrap(), Settled::Recorded);

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use steadfast::job::{JobId, Lease, Outcome, WorkerId};
-use steadfast::store::{Claim, Reap, Settle, Settled, WorkerFate};
+use steadfast::store::{Claim, Reap, Settle, Settled};
 use steadfast::{JobRequest, Queue, Status};
 use tokio_postgres::{Client, NoTls};
 
@@ -24,13 +24,12 @@ async fn enqueue(queue: &Queue, count: usize) {
 
 async fn claim(queue: &Queue, max: usize, lease: Duration) -> Vec<Lease> {
     let worker = WorkerId::new("w").unwrap();
-    let claim =
-        Claim { worker, queues: None, kinds: None, max, max_bytes: usize::MAX, lease, fate: WorkerFate::Independent };
-    queue.store().claim(claim).await.unwrap()
+    let claim = Claim::new(worker, lease).max(max);
+    queue.store().claim(claim).await.unwrap().leases
 }
 
 async fn settle(queue: &Queue, leases: &[Lease]) -> Vec<Settled> {
-    let done = |lease: &Lease| Settle { lease: lease.key(), outcome: Outcome::succeeded(None) };
+    let done = |lease: &Lease| Settle::new(lease.key(), Outcome::succeeded(None));
     let answers = queue.store().settle(leases.iter().map(done).collect()).await.unwrap();
     answers.into_iter().map(Result::unwrap).collect()
 }
@@ -69,7 +68,7 @@ async fn f14(stage: Stage) {
         reaping.spawn(async move {
             let mut reaped: Vec<JobId> = Vec::new();
             loop {
-                let some = queue.store().reap(Reap { limit: 20 }).await.unwrap();
+                let some = queue.store().reap(Reap::up_to(20)).await.unwrap();
                 if some.is_empty() {
                     return reaped;
                 }

@@ -77,7 +77,7 @@ pub(crate) struct Verdict {
 impl History {
     /// Reads what the store says of every job.
     pub(crate) async fn read_store(&mut self, queue: &Queue) {
-        let mut list = steadfast::store::List { limit: 200, ..Default::default() };
+        let mut list = steadfast::store::List::new();
         loop {
             let page = queue.list(list.clone()).await.unwrap();
             for job in page.jobs {

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
-use steadfast::store::Store;
+use steadfast::store::JobStore;
 use steadfast::store::sqlite::{SqliteSettings, SqliteStore};
 
 use crate::producers::Producers;

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use steadfast::job::{AttemptOutcome, JobId, JobRecord, Lease, LeaseKey, Outcome, WorkerId};
-use steadfast::store::{self, Beat, Claim, Deleted, Extend, Extended, Reap, Settle, Settled, WorkerFate};
+use steadfast::store::{self, Beat, Claim, Deleted, Extend, Extended, Reap, Settle, Settled};
 use steadfast::worker::{JobError, WorkerSettings};
 use steadfast::{Context, Queue, Status, Worker};
 
@@ -33,15 +33,15 @@ pub(crate) async fn reaches(queue: &Queue, id: JobId, status: Status) -> JobReco
 
 fn claim(max: usize) -> Claim {
     let worker = WorkerId::new("w").unwrap();
-    Claim { worker, queues: None, kinds: None, max, max_bytes: usize::MAX, lease: LEASE, fate: WorkerFate::Independent }
+    Claim::new(worker, LEASE).max(max)
 }
 
 async fn claim_one(queue: &Queue) -> Lease {
-    queue.store().claim(claim(1)).await.unwrap().pop().expect("a job is due")
+    queue.store().claim(claim(1)).await.unwrap().leases.pop().expect("a job is due")
 }
 
 async fn settle(queue: &Queue, lease: &Lease, outcome: Outcome) -> Settled {
-    let settle = Settle { lease: lease.key(), outcome };
+    let settle = Settle::new(lease.key(), outcome);
     queue.store().settle(vec![settle]).await.unwrap().pop().unwrap().unwrap()
 }
 
@@ -89,8 +89,8 @@ async fn g4_a_heartbeat_with_the_token_of_another_lease_is_lost() {
         }
         let (lease, other) = (claim_one(&queue).await, claim_one(&queue).await);
         let borrowed = LeaseKey { token: other.token(), ..lease.key() };
-        let beats = [borrowed, other.key()].map(|lease| Beat { lease, progress: None }).to_vec();
-        let answers = queue.store().extend(Extend { beats, lease: None }).await.unwrap();
+        let beats = [borrowed, other.key()].map(Beat::new).to_vec();
+        let answers = queue.store().extend(Extend::new(beats)).await.unwrap();
         let expected = [Extended::Lost, Extended::Ok];
         assert_eq!(answers, expected, "a heartbeat with another lease's token is lost, {store:?}");
     }
@@ -149,7 +149,7 @@ async fn claimed_by_many(stores: &[Arc<dyn store::Store>], claimers: usize, jobs
         claiming.spawn(async move {
             let (mut claimed, mut empty) = (Vec::new(), 0);
             while empty < 3 {
-                let leases = store.claim(Claim { lease: Duration::from_secs(600), ..claim(7) }).await.unwrap();
+                let leases = store.claim(claim(7).lease(Duration::from_secs(600))).await.unwrap().leases;
                 empty = if leases.is_empty() { empty + 1 } else { 0 };
                 claimed.extend(leases.iter().map(|lease| lease.job().id));
                 let leased = leased.fetch_add(leases.len(), Ordering::SeqCst) + leases.len();
@@ -211,7 +211,7 @@ async fn f22(stage: Stage) {
     claim_one(&queue).await;
     queue.cancel(orphan).await.unwrap();
     tokio::time::sleep(LEASE + Duration::from_millis(100)).await;
-    queue.store().reap(Reap { limit: 10 }).await.unwrap();
+    queue.store().reap(Reap::up_to(10)).await.unwrap();
     assert_eq!(queue.get(orphan).await.unwrap().unwrap().status, Status::Cancelled, "on a dead worker");
 }
 

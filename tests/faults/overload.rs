@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde_json::json;
 use steadfast::JobRequest;
 use steadfast::job::{AttemptOutcome, Outcome, WorkerId};
-use steadfast::store::{Beat, Claim, Extend, Extended, Settle, Settled, WorkerFate};
+use steadfast::store::{Beat, Claim, Extend, Extended, Settle, Settled};
 
 use crate::customers::Customers;
 use crate::flood;
@@ -193,16 +193,8 @@ async fn f9_heartbeats_and_settles_do_not_queue_behind_new_jobs() {
     let job = Task { work_ms: 0, fail_percent: 0 };
     queue.enqueue(job.clone()).await.unwrap();
     let (worker, lease) = (WorkerId::new("w").unwrap(), Duration::from_secs(60));
-    let claim = Claim {
-        worker,
-        queues: None,
-        kinds: None,
-        max: 1,
-        max_bytes: usize::MAX,
-        lease,
-        fate: WorkerFate::Independent,
-    };
-    let lease = queue.store().claim(claim).await.unwrap().pop().unwrap();
+    let claim = Claim::new(worker, lease).max(1);
+    let lease = queue.store().claim(claim).await.unwrap().leases.pop().unwrap();
     // Checked beforehand, so that the calls are there faster than they can be answered.
     let mut calls = vec![Vec::new(); CALLS];
     for jobs in &mut calls {
@@ -224,9 +216,9 @@ async fn f9_heartbeats_and_settles_do_not_queue_behind_new_jobs() {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     let before = answered.load(Ordering::SeqCst);
-    let beat = Beat { lease: lease.key(), progress: None };
-    assert_eq!(queue.store().extend(Extend { beats: vec![beat], lease: None }).await.unwrap(), [Extended::Ok]);
-    let settle = Settle { lease: lease.key(), outcome: Outcome::succeeded(None) };
+    let beat = Beat::new(lease.key());
+    assert_eq!(queue.store().extend(Extend::new(vec![beat])).await.unwrap(), [Extended::Ok]);
+    let settle = Settle::new(lease.key(), Outcome::succeeded(None));
     assert_eq!(queue.store().settle(vec![settle]).await.unwrap().pop().unwrap().unwrap(), Settled::Recorded);
     let behind = answered.load(Ordering::SeqCst) - before;
     flood.join_all().await;

@@ -17,19 +17,14 @@ async fn f25_one_bad_row_fails_alone_and_kinds_nobody_asked_for_are_left() {
         let strange = at.enqueue("stranger", 1).await;
         let ids = at.enqueue("welcome", 100).await;
         at.tamper(ids[37], "payload = '{not json'").await;
-        let claim = Claim {
-            worker: WorkerId::new("host-1").unwrap(),
-            queues: None,
-            kinds: Some(vec![Kind::new("welcome").unwrap()]),
-            max: 100,
-            max_bytes: usize::MAX,
-            lease: LONG_LEASE,
-            fate: WorkerFate::Shared,
-        };
-        let leases = at.store.claim(claim).await;
-        let leases =
-            leases.unwrap_or_else(|error| panic!("{}: one bad row failed the whole claim: {error:?}", at.name));
-        assert_eq!(leases.len(), 99, "{}", at.name);
+        let claim = Claim::new(WorkerId::new("host-1").unwrap(), LONG_LEASE)
+            .kinds(vec![Kind::new("welcome").unwrap()])
+            .max(100)
+            .fate(WorkerFate::Shared);
+        let claimed = at.store.claim(claim).await;
+        let claimed =
+            claimed.unwrap_or_else(|error| panic!("{}: one bad row failed the whole claim: {error:?}", at.name));
+        assert_eq!(claimed.leases.len(), 99, "{}", at.name);
         let bad = &at.jobs(&ids[37..38]).await[0];
         assert_eq!(bad.status, Status::FailedPermanent, "{}", at.name);
         assert!(bad.last_error.as_ref().is_some_and(|reason| reason.contains("payload")), "{:?}", bad.last_error);
@@ -65,7 +60,7 @@ async fn f27_an_expired_lease_is_reaped_behind_ten_thousand_and_one_live_ones() 
         assert_eq!(at.claim(1, Duration::from_secs(1)).await.len(), 1);
         let give_up = Instant::now() + short_patience();
         let reaped = loop {
-            let reaped = at.store.reap(Reap { limit: 500 }).await.unwrap();
+            let reaped = at.store.reap(Reap::up_to(500)).await.unwrap();
             if !reaped.is_empty() {
                 break reaped;
             }

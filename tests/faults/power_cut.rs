@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 use steadfast::JobId;
-use steadfast::store::Store;
+use steadfast::store::JobStore;
 use steadfast::store::sqlite::{SqliteSettings, SqliteStore};
 
 use crate::mount::{Mount, sqlite_url};

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
 use serde_json::json;
-use steadfast::store::Store;
+use steadfast::store::JobStore;
 use steadfast::store::sqlite::{SqliteSettings, SqliteStore};
 
 use crate::producers::{Producers, agent, post};

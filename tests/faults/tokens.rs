@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use steadfast::store::{LastAdmin, Scope, TokenDeleted, TokenRecord};
+use steadfast::store::{DeleteToken, LastAdmin, PutToken, Scope, TokenDeleted, TokenRecord};
 use tokio_postgres::{Client, NoTls};
 
 use crate::scale::{patience, quick_or_long};
@@ -39,11 +39,11 @@ async fn of_the_last_two_admin_tokens_one_stays_whoever_deletes_them_at_once() {
         let other = if store == Store::Postgres { stage.queue().await } else { one.clone() };
         for _ in 0..quick_or_long(100, 1_000) {
             for id in ["a", "b"] {
-                one.store().put_token(admin(id)).await.unwrap();
+                one.store().put_token(PutToken::new(admin(id))).await.unwrap();
             }
             let (a, b) = tokio::join!(
-                one.store().delete_token("a".into(), LastAdmin::Keep),
-                other.store().delete_token("b".into(), LastAdmin::Keep)
+                one.store().delete_token(DeleteToken::new("a", LastAdmin::Keep)),
+                other.store().delete_token(DeleteToken::new("b", LastAdmin::Keep))
             );
             assert_one_stays([a.unwrap(), b.unwrap()]);
         }
@@ -56,14 +56,14 @@ async fn two_processes_that_delete_the_last_two_admin_tokens_in_the_same_moment_
     let stage = Stage::on_postgres().await;
     let (one, other) = (stage.queue().await, stage.queue().await);
     for id in ["a", "b"] {
-        one.store().put_token(admin(id)).await.unwrap();
+        one.store().put_token(PutToken::new(admin(id))).await.unwrap();
     }
     // Two: what one transaction sees of other sessions does not change while it lasts.
     let (mut client, watcher) = (stranger(&stage.url).await, stranger(&stage.url).await);
     let holding = client.transaction().await.unwrap();
     holding.execute("SELECT FROM tokens FOR UPDATE", &[]).await.unwrap();
     let deleting = [(one, "a"), (other, "b")].map(|(queue, id)| {
-        tokio::spawn(async move { queue.store().delete_token(id.into(), LastAdmin::Keep).await.unwrap() })
+        tokio::spawn(async move { queue.store().delete_token(DeleteToken::new(id, LastAdmin::Keep)).await.unwrap() })
     });
     let waiting = "SELECT count(*) FROM pg_stat_activity
                    WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE '%delete_token%'";

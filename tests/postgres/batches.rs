@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use steadfast::job::{JobRequest, Status};
-use steadfast::store::{Reap, Store};
+use steadfast::store::{JobStore, Reap};
 
 use crate::support::postgres::Cluster;
 use crate::work::{checked, claim, count, enqueue, request, settle_all};
@@ -53,10 +53,10 @@ async fn counts_are_the_same_before_and_after_they_are_rolled_up() {
     let store = database.store().await;
     enqueue(&store, "a", 30).await;
     enqueue(&store, "b", 20).await;
-    let leases = store.claim(claim(15)).await.unwrap();
+    let leases = store.claim(claim(15)).await.unwrap().leases;
     settle_all(&store, &leases[..5]).await.unwrap();
     let before = store.stats().await.unwrap();
-    store.reap(Reap { limit: 100 }).await.unwrap();
+    store.reap(Reap::up_to(100)).await.unwrap();
     let admin = database.admin().await;
     let loose: i64 = admin.query_one("SELECT count(*) FROM count_deltas", &[]).await.unwrap().get(0);
     assert_eq!(loose, 0);

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use steadfast::job::{JobRequest, NewJob, Status};
 use steadfast::queue::EnqueueError;
 use steadfast::store::postgres::{PostgresSettings, PostgresStore};
-use steadfast::store::{KeyTaken, NotStored, Store, StoreErrorKind};
+use steadfast::store::{JobStore, KeyTaken, NotStored, StoreErrorKind};
 use steadfast::{Job, Queue};
 use tokio::time::timeout;
 
@@ -29,7 +29,7 @@ async fn rollback_leaves_no_job_and_commit_leaves_one_and_wakes_a_worker() {
     let enqueued = store.enqueue_in(&mut transaction, &jobs("default", 1)).await.unwrap();
     assert!(enqueued[0].created);
     transaction.rollback().await.unwrap();
-    assert_eq!(store.claim(claim(10)).await.unwrap(), []);
+    assert_eq!(store.claim(claim(10)).await.unwrap().leases, []);
     assert_eq!(store.get(vec![enqueued[0].job.id]).await.unwrap(), [None]);
 
     // Until the listening connection is up, a wake can be missed; polling is for that.

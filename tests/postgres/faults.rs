@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use steadfast::job::{JobId, Status};
 use steadfast::store::postgres::{PostgresSettings, PostgresStore};
-use steadfast::store::{Claim, Reap, Settled, Store, StoreErrorKind};
+use steadfast::store::{JobStore, Reap, Settled, StoreErrorKind};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::support::postgres::Cluster;
@@ -35,10 +35,10 @@ impl Factory {
 
     async fn work(self: Arc<Self>) {
         while !self.stopped.load(Ordering::Relaxed) {
-            let wish = Claim { lease: Duration::from_secs(2), ..claim(10) };
+            let wish = claim(10).lease(Duration::from_secs(2));
             match self.store.claim(wish).await {
-                Ok(leases) if leases.is_empty() => sleep(Duration::from_millis(20)).await,
-                Ok(leases) => match self.store.settle(leases.iter().map(done).collect()).await {
+                Ok(claimed) if claimed.leases.is_empty() => sleep(Duration::from_millis(20)).await,
+                Ok(claimed) => match self.store.settle(claimed.leases.iter().map(done).collect()).await {
                     Ok(answers) => {
                         let recorded = answers.into_iter().filter(|answer| matches!(answer, Ok(Settled::Recorded)));
                         self.settled.fetch_add(recorded.count(), Ordering::Relaxed);
@@ -55,7 +55,7 @@ impl Factory {
 
     async fn reap(self: Arc<Self>) {
         while !self.stopped.load(Ordering::Relaxed) {
-            if let Err(error) = self.store.reap(Reap { limit: 1000 }).await {
+            if let Err(error) = self.store.reap(Reap::up_to(1000)).await {
                 assert!(error.is_retryable(), "{error:?}");
             }
             sleep(Duration::from_millis(100)).await;
@@ -125,5 +125,5 @@ async fn a_database_that_stalls_makes_calls_time_out_and_everything_goes_on_afte
     assert_eq!(claimed.unwrap_err().kind(), StoreErrorKind::Timeout);
     assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
     transaction.rollback().await.unwrap();
-    assert_eq!(store.claim(claim(10)).await.unwrap().len(), 1);
+    assert_eq!(store.claim(claim(10)).await.unwrap().leases.len(), 1);
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use steadfast::store::postgres::{PostgresSettings, PostgresStore};
-use steadfast::store::{Beat, Extend, Extended, Settled, Store, StoreErrorKind};
+use steadfast::store::{Beat, Extend, Extended, JobStore, Settled, StoreErrorKind};
 use tokio::time::Instant;
 
 use crate::support::postgres::Cluster;
@@ -37,13 +37,13 @@ async fn one_row_that_is_held_locked_costs_no_other_lease_its_heartbeat() {
     let database = Cluster::shared().await.database().await;
     let store = database.store().await;
     enqueue(&store, "default", 3).await;
-    let leases = store.claim(claim(3)).await.unwrap();
+    let leases = store.claim(claim(3)).await.unwrap().leases;
     let mut admin = database.admin().await;
     let foreign = admin.transaction().await.unwrap();
     foreign.execute("SELECT FROM jobs WHERE id = $1 FOR UPDATE", &[leases[1].job().id.as_uuid()]).await.unwrap();
-    let beats = || leases.iter().map(|lease| Beat { lease: lease.key(), progress: None }).collect();
+    let beats = || leases.iter().map(|lease| Beat::new(lease.key()));
     let began = Instant::now();
-    let answers = store.extend(Extend { beats: beats(), lease: Some(Duration::from_secs(3000)) }).await.unwrap();
+    let answers = store.extend(Extend::new(beats()).lease(Duration::from_secs(3000))).await.unwrap();
     assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
     assert_eq!(answers, [Extended::Ok; 3]);
     let ends = async || {
@@ -55,7 +55,7 @@ async fn one_row_that_is_held_locked_costs_no_other_lease_its_heartbeat() {
     };
     assert_eq!(ends().await, [true, false, true]);
     foreign.rollback().await.unwrap();
-    store.extend(Extend { beats: beats(), lease: Some(Duration::from_secs(3000)) }).await.unwrap();
+    store.extend(Extend::new(beats()).lease(Duration::from_secs(3000))).await.unwrap();
     assert_eq!(ends().await, [true; 3]);
 }
 
@@ -65,7 +65,7 @@ async fn one_row_that_is_held_locked_keeps_only_its_own_settle_waiting() {
     let settings = PostgresSettings { statement_timeout: Duration::from_secs(4), ..database.settings() };
     let store = PostgresStore::open(settings).await.unwrap();
     enqueue(&store, "default", 3).await;
-    let leases = store.claim(claim(3)).await.unwrap();
+    let leases = store.claim(claim(3)).await.unwrap().leases;
     let mut admin = database.admin().await;
     let foreign = admin.transaction().await.unwrap();
     foreign.execute("SELECT FROM jobs WHERE id = $1 FOR UPDATE", &[leases[1].job().id.as_uuid()]).await.unwrap();

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use steadfast::job::{JobRequest, QueueName};
 use steadfast::store::postgres::{PostgresSettings, PostgresStore};
-use steadfast::store::{Store, StoreErrorKind};
+use steadfast::store::{CatalogStore, JobStore, Pause, Resume, StoreErrorKind};
 use tokio::time::Instant;
 
 use crate::support::postgres::{Cluster, PASSWORD};
@@ -16,13 +16,13 @@ async fn a_claim_that_comes_up_short_finds_what_another_process_put_below_its_ma
     let (here, there) = (database.store().await, database.store().await);
     let early = checked(request("default"));
     enqueue(&here, "default", 10).await;
-    assert_eq!(here.claim(claim(5)).await.unwrap().len(), 5);
+    assert_eq!(here.claim(claim(5)).await.unwrap().leases.len(), 5);
     there.enqueue(vec![early.clone()]).await.unwrap();
     // Put below the mark by a foreign hand, as a transaction that was slow to commit does.
     let admin = database.admin().await;
     let sql = "UPDATE jobs SET run_at = now() - interval '1 hour' WHERE id = $1";
     admin.execute(sql, &[early.id().as_uuid()]).await.unwrap();
-    let claimed = here.claim(claim(100)).await.unwrap();
+    let claimed = here.claim(claim(100)).await.unwrap().leases;
     assert_eq!(claimed.len(), 6);
     assert_eq!(claimed[0].job().id, early.id());
 }
@@ -32,12 +32,14 @@ async fn while_there_is_other_work_a_higher_priority_of_another_process_is_found
     let database = Cluster::shared().await.database().await;
     let (here, there) = (database.store().await, database.store().await);
     enqueue(&here, "default", 2000).await;
-    assert_eq!(here.claim(claim(1)).await.unwrap().len(), 1);
+    assert_eq!(here.claim(claim(1)).await.unwrap().leases.len(), 1);
     let urgent = checked(JobRequest { priority: Some(50), ..request("default") });
     there.enqueue(vec![urgent.clone()]).await.unwrap();
     let began = Instant::now();
-    eventually("the urgent job is claimed", async || here.claim(claim(1)).await.unwrap()[0].job().id == urgent.id())
-        .await;
+    eventually("the urgent job is claimed", async || {
+        here.claim(claim(1)).await.unwrap().leases[0].job().id == urgent.id()
+    })
+    .await;
     assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
 }
 
@@ -46,11 +48,11 @@ async fn a_pause_in_one_process_binds_the_others_at_once() {
     let database = Cluster::shared().await.database().await;
     let (here, there) = (database.store().await, database.store().await);
     enqueue(&here, "default", 10).await;
-    assert_eq!(here.claim(claim(1)).await.unwrap().len(), 1);
-    there.pause(QueueName::default()).await.unwrap();
-    assert_eq!(here.claim(claim(1)).await.unwrap(), []);
-    there.resume(QueueName::default()).await.unwrap();
-    assert_eq!(here.claim(claim(1)).await.unwrap().len(), 1);
+    assert_eq!(here.claim(claim(1)).await.unwrap().leases.len(), 1);
+    there.pause(Pause::new(QueueName::default())).await.unwrap();
+    assert_eq!(here.claim(claim(1)).await.unwrap().leases, []);
+    there.resume(Resume::new(QueueName::default())).await.unwrap();
+    assert_eq!(here.claim(claim(1)).await.unwrap().leases.len(), 1);
 }
 
 #[tokio::test]
@@ -63,7 +65,7 @@ async fn jobs_that_another_claimer_holds_locked_do_not_hide_those_of_another_lan
     let mut admin = database.admin().await;
     let transaction = admin.transaction().await.unwrap();
     transaction.execute("SELECT FROM jobs WHERE priority = 50 FOR UPDATE", &[]).await.unwrap();
-    assert_eq!(store.claim(claim(5)).await.unwrap().len(), 5);
+    assert_eq!(store.claim(claim(5)).await.unwrap().leases.len(), 5);
 }
 
 #[tokio::test]
@@ -93,14 +95,14 @@ async fn what_a_claim_has_leased_is_handed_over_even_if_it_cannot_look_for_more(
     let ids = enqueue(&store, "default", 2).await;
     let later = JobRequest { delay_ms: Some(3_600_000), ..request("default") };
     store.enqueue(vec![checked(later)]).await.unwrap();
-    assert_eq!(store.claim(claim(1)).await.unwrap()[0].job().id, ids[0]);
+    assert_eq!(store.claim(claim(1)).await.unwrap().leases[0].job().id, ids[0]);
     admin.batch_execute("INSERT INTO public.blind DEFAULT VALUES").await.unwrap();
-    let leases = store.claim(claim(10)).await.unwrap();
+    let leases = store.claim(claim(10)).await.unwrap().leases;
     assert_eq!(leases.iter().map(|lease| lease.job().id).collect::<Vec<_>>(), [ids[1]]);
     // Nothing in hand: then it is an error, and not "there is no work".
     assert_eq!(store.claim(claim(10)).await.unwrap_err().kind(), StoreErrorKind::Timeout);
     admin.batch_execute("DELETE FROM public.blind").await.unwrap();
-    assert_eq!(store.claim(claim(10)).await.unwrap(), []);
+    assert_eq!(store.claim(claim(10)).await.unwrap().leases, []);
     drop(store);
     admin.batch_execute("DROP OWNED BY shortsighted; DROP ROLE shortsighted").await.unwrap();
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use steadfast::job::{JobRequest, Status};
 use steadfast::store::postgres::{PostgresSettings, PostgresStore};
-use steadfast::store::{Store, WakeListener};
+use steadfast::store::{JobStore, WakeListener};
 use tokio::time::{Instant, timeout};
 
 use crate::proxy::Proxy;
@@ -39,7 +39,7 @@ async fn with_the_listener_cut_off_without_a_sound_work_starts_within_the_poll_i
     let there = database.store().await;
     let mut wakes = here.wake().listen();
     eventually("an enqueue in another process wakes this one", async || hears(&mut wakes, &there).await).await;
-    while !here.claim(claim(1000)).await.unwrap().is_empty() {}
+    while !here.claim(claim(1000)).await.unwrap().leases.is_empty() {}
 
     proxy.silence_listeners();
     while timeout(Duration::ZERO, wakes.woken()).await.is_ok() {}
@@ -48,7 +48,7 @@ async fn with_the_listener_cut_off_without_a_sound_work_starts_within_the_poll_i
     // What a dispatcher does: sleeps until woken, but never longer than the poll interval.
     let leases = loop {
         let _ = timeout(POLL, wakes.woken()).await;
-        let leases = here.claim(claim(10)).await.unwrap();
+        let leases = here.claim(claim(10)).await.unwrap().leases;
         if !leases.is_empty() {
             break leases;
         }

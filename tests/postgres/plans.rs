@@ -34,21 +34,21 @@ const FILL: &str = "
                               WHEN n % 1000 = 2 THEN 'failed_permanent' WHEN n % 2 = 0 THEN 'succeeded' ELSE 'queued' END) s(status)";
 
 async fn every_hot_verb(store: &dyn Store) {
-    let leases = store.claim(claim(100)).await.unwrap();
+    let leases = store.claim(claim(100)).await.unwrap().leases;
     assert_eq!(leases.len(), 100);
-    let more = store.claim(claim(100)).await.unwrap();
-    let beats = leases.iter().map(|lease| Beat { lease: lease.key(), progress: Some(Progress::new(Some(1), None)) });
-    store.extend(Extend { beats: beats.collect(), lease: Some(Duration::from_secs(60)) }).await.unwrap();
+    let more = store.claim(claim(100)).await.unwrap().leases;
+    let beats = leases.iter().map(|lease| Beat::new(lease.key()).progress(Progress::new(Some(1), None)));
+    store.extend(Extend::new(beats).lease(Duration::from_secs(60))).await.unwrap();
     settle_all(store, &leases).await.unwrap();
-    let failed = more.iter().map(|lease| Settle { lease: lease.key(), outcome: Outcome::failed("e") });
+    let failed = more.iter().map(|lease| Settle::new(lease.key(), Outcome::failed("e")));
     store.settle(failed.collect()).await.unwrap();
     settle_all(store, &leases).await.unwrap();
     for status in [Status::FailedPermanent, Status::Running] {
         // With a kind as well, as a page of the API may ask for.
-        let list = List { status: Some(status), kind: Some(Kind::new("a").unwrap()), limit: 10, ..List::default() };
+        let list = List::new().status(status).kind(Kind::new("a").unwrap()).limit(10);
         assert_eq!(store.list(list).await.unwrap().jobs.len(), 10);
     }
-    assert_eq!(store.reap(Reap { limit: 100 }).await.unwrap().len(), 100);
+    assert_eq!(store.reap(Reap::up_to(100)).await.unwrap().len(), 100);
 }
 
 /// The plans that were logged for this database, by the first line of their statement.

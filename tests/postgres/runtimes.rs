@@ -4,7 +4,7 @@ use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use steadfast::store::postgres::{PostgresSettings, PostgresStore};
-use steadfast::store::{Beat, Extend, Extended, Store};
+use steadfast::store::{Beat, Extend, Extended, JobStore};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
@@ -18,8 +18,8 @@ async fn heartbeats_go_on_while_the_runtime_that_sent_the_first_one_is_blocked_a
     let settings = PostgresSettings { statement_timeout: Duration::from_secs(120), ..database.settings() };
     let store = Arc::new(PostgresStore::open(settings).await.unwrap());
     enqueue(&*store, "default", 1).await;
-    let lease = store.claim(claim(1)).await.unwrap().remove(0).key();
-    let beat = move || Extend { beats: vec![Beat { lease, progress: None }], lease: None };
+    let lease = store.claim(claim(1)).await.unwrap().leases.remove(0).key();
+    let beat = move || Extend::new(vec![Beat::new(lease)]);
     let (blocked, is_blocked) = oneshot::channel();
     let (unblock, unblocked) = mpsc::channel::<()>();
     let theirs = std::thread::spawn({

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use steadfast::job::{
     JobId, JobRequest, Json, KindDefaults, Lease, Limits, NewJob, Outcome, QueueName, Status, WorkerId,
 };
-use steadfast::store::{Claim, Settle, Settled, Store, StoreError, WorkerFate};
+use steadfast::store::{Claim, Settle, Settled, Store, StoreError};
 use tokio::time::{Instant, sleep};
 
 pub(crate) fn request(queue: &str) -> JobRequest {
@@ -30,26 +30,18 @@ pub(crate) async fn enqueue(store: &dyn Store, queue: &str, count: usize) -> Vec
 }
 
 pub(crate) fn claim(max: usize) -> Claim {
-    Claim {
-        worker: WorkerId::new("w").unwrap(),
-        queues: None,
-        kinds: None,
-        max,
-        max_bytes: usize::MAX,
-        lease: Duration::from_secs(60),
-        fate: WorkerFate::Independent,
-    }
+    Claim::new(WorkerId::new("w").unwrap(), Duration::from_secs(60)).max(max)
 }
 
 pub(crate) fn done(lease: &Lease) -> Settle {
-    Settle { lease: lease.key(), outcome: Outcome::Succeeded(None) }
+    Settle::new(lease.key(), Outcome::Succeeded(None))
 }
 
 /// Claims and settles until there is nothing left; answers what it claimed.
 pub(crate) async fn work_off(store: &dyn Store, max: usize) -> Vec<JobId> {
     let mut ids = Vec::new();
     loop {
-        let leases = store.claim(claim(max)).await.unwrap();
+        let leases = store.claim(claim(max)).await.unwrap().leases;
         if leases.is_empty() {
             return ids;
         }

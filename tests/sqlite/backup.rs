@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use steadfast::job::JobId;
-use steadfast::store::Store;
+use steadfast::store::JobStore;
 use tokio::task::JoinSet;
 
 use crate::jobs_file::{

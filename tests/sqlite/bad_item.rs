@@ -5,7 +5,9 @@ use std::fmt::Debug;
 
 use steadfast::job::{JobId, JobRequest, Outcome, Status};
 use steadfast::store::sqlite::SqliteStore;
-use steadfast::store::{NotStored, Reap, Settle, Store, StoreError, StoreErrorKind};
+use steadfast::store::{
+    Cancel, CatalogStore, Delete, JobStore, NotStored, Pause, Reap, Redrive, Settle, StoreError, StoreErrorKind,
+};
 
 use crate::jobs_file::{
     Call, JobsFile, LEASE, checked, claim, claim_of, counted, enqueue, enqueue_one, job, job_with, jobs, send, told,
@@ -46,7 +48,7 @@ async fn a_settle_batch_with_one_bad_item_records_the_other_99() {
     let leases = claim(&store, ITEMS).await;
     let ids: Vec<_> = leases.iter().map(|lease| lease.job().id).collect();
     refuse_update(&file, ids[BAD]);
-    let settles = leases.iter().map(|lease| Settle { lease: lease.key(), outcome: Outcome::succeeded(None) });
+    let settles = leases.iter().map(|lease| Settle::new(lease.key(), Outcome::succeeded(None)));
     let answers = store.settle(settles.collect()).await.unwrap();
     assert_only_the_bad_one_failed(&answers);
     assert_moved_all_but_one(&file, &store, &ids, Status::Succeeded, Status::Running).await;
@@ -58,7 +60,7 @@ async fn a_cancel_batch_with_one_bad_item_cancels_the_other_99() {
     let store = file.open();
     let ids = enqueue(&store, jobs(ITEMS)).await;
     refuse_update(&file, ids[BAD]);
-    assert_only_the_bad_one_failed(&store.cancel(ids.clone()).await.unwrap());
+    assert_only_the_bad_one_failed(&store.cancel(Cancel::new(ids.clone())).await.unwrap());
     assert_moved_all_but_one(&file, &store, &ids, Status::Cancelled, Status::Queued).await;
 }
 
@@ -67,9 +69,9 @@ async fn a_redrive_batch_with_one_bad_item_redrives_the_other_99() {
     let file = JobsFile::new();
     let store = file.open();
     let ids = enqueue(&store, jobs(ITEMS)).await;
-    store.cancel(ids.clone()).await.unwrap();
+    store.cancel(Cancel::new(ids.clone())).await.unwrap();
     refuse_update(&file, ids[BAD]);
-    assert_only_the_bad_one_failed(&store.redrive(ids.clone()).await.unwrap());
+    assert_only_the_bad_one_failed(&store.redrive(Redrive::new(ids.clone())).await.unwrap());
     assert_moved_all_but_one(&file, &store, &ids, Status::Queued, Status::Cancelled).await;
 }
 
@@ -78,9 +80,9 @@ async fn a_delete_batch_with_one_bad_item_deletes_the_other_99() {
     let file = JobsFile::new();
     let store = file.open();
     let ids = enqueue(&store, jobs(ITEMS)).await;
-    store.cancel(ids.clone()).await.unwrap();
+    store.cancel(Cancel::new(ids.clone())).await.unwrap();
     file.refuse("DELETE", &format!("old.id = {}", crate::jobs_file::literal(ids[BAD])));
-    assert_only_the_bad_one_failed(&store.delete(ids.clone()).await.unwrap());
+    assert_only_the_bad_one_failed(&store.delete(Delete::new(ids.clone())).await.unwrap());
     let left: Vec<_> = crate::jobs_file::walk(&store).await.unwrap().iter().map(|job| job.id).collect();
     assert_eq!(left, [ids[BAD]]);
     assert_eq!(told(&store).await, counted(&file.stranger()));
@@ -94,7 +96,7 @@ async fn a_reap_with_one_bad_item_reaps_the_others() {
     assert_eq!(claim(&store, ITEMS).await.len(), ITEMS);
     refuse_update(&file, ids[BAD]);
     clock.advance(LEASE);
-    assert_eq!(store.reap(Reap { limit: 1000 }).await.unwrap().len(), ITEMS - 1);
+    assert_eq!(store.reap(Reap::up_to(1000)).await.unwrap().len(), ITEMS - 1);
     assert_moved_all_but_one(&file, &store, &ids, Status::Retrying, Status::Running).await;
 }
 
@@ -136,8 +138,8 @@ async fn a_bad_item_does_not_fail_what_shares_its_commit() {
     let ids = enqueue(&store, jobs(3)).await;
     refuse_update(&file, ids[1]);
     let lock = file.held_lock();
-    let mut first = store.pause("elsewhere".parse().unwrap());
-    let mut cancels: Vec<Call<'_, _>> = ids.iter().map(|id| store.cancel(vec![*id])).collect();
+    let mut first = store.pause(Pause::new("elsewhere".parse().unwrap()));
+    let mut cancels: Vec<Call<'_, _>> = ids.iter().map(|id| store.cancel(Cancel::new([*id]))).collect();
     let mut enqueued = store.enqueue(jobs(1));
     send(&mut first);
     cancels.iter_mut().for_each(send);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use jiff::SignedDuration;
 use steadfast::job::{AttemptOutcome, ErrorText, Failure, JobRequest, Lease, Outcome, Status};
 use steadfast::store::sqlite::SqliteStore;
-use steadfast::store::{Beat, Clock, Extend, Extended, HeldClock, Reap, Reaped, Settle, Settled, Store};
+use steadfast::store::{Beat, Clock, Extend, Extended, HeldClock, JobStore, Reap, Reaped, Settle, Settled};
 
 use crate::jobs_file::{JobsFile, LEASE, claim, enqueue, enqueue_one, job, job_with, jobs, literal};
 
@@ -40,16 +40,16 @@ impl World {
     }
 
     async fn reap(&self) -> Vec<Reaped> {
-        self.store.reap(Reap { limit: 1000 }).await.unwrap()
+        self.store.reap(Reap::up_to(1000)).await.unwrap()
     }
 
     async fn extend(&self, lease: &Lease) -> Extended {
-        let beats = vec![Beat { lease: lease.key(), progress: None }];
-        self.store.extend(Extend { beats, lease: None }).await.unwrap()[0]
+        let beats = vec![Beat::new(lease.key())];
+        self.store.extend(Extend::new(beats)).await.unwrap()[0]
     }
 
     async fn settle(&self, lease: &Lease, outcome: Outcome) -> Settled {
-        let settle = Settle { lease: lease.key(), outcome };
+        let settle = Settle::new(lease.key(), outcome);
         self.store.settle(vec![settle]).await.unwrap().remove(0).unwrap()
     }
 
@@ -213,7 +213,7 @@ async fn a_step_counts_once_although_the_first_transaction_that_saw_it_was_given
     let leases = claim(&world.store, 2).await;
     world.file.refuse("UPDATE", &format!("new.status = 'succeeded' AND old.id = {}", literal(leases[0].job().id)));
     world.step(HOUR);
-    let settles = leases.iter().map(|lease| Settle { lease: lease.key(), outcome: Outcome::succeeded(None) });
+    let settles = leases.iter().map(|lease| Settle::new(lease.key(), Outcome::succeeded(None)));
     let answers = world.store.settle(settles.collect()).await.unwrap();
     assert_eq!(answers.iter().map(Result::is_ok).collect::<Vec<_>>(), [false, true]);
     assert_eq!(world.left(&leases[0]).await, LEASE);
@@ -229,9 +229,9 @@ async fn a_clock_that_went_back_while_the_file_was_closed_keeps_no_dead_lease_al
     // A new process: its own monotonic clock, nobody to tell that the time of day has jumped.
     let clock = Arc::new(HeldClock::at(clock.wall()));
     let store = file.open_at(&clock);
-    assert_eq!(store.reap(Reap { limit: 10 }).await.unwrap(), []);
+    assert_eq!(store.reap(Reap::up_to(10)).await.unwrap(), []);
     clock.advance(LEASE);
-    let reaped = store.reap(Reap { limit: 10 }).await.unwrap();
+    let reaped = store.reap(Reap::up_to(10)).await.unwrap();
     assert_eq!(reaped.iter().map(|reaped| reaped.job_id).collect::<Vec<_>>(), [id]);
 }
 
@@ -242,7 +242,7 @@ async fn a_clock_that_went_back_while_the_file_was_closed_keeps_no_waiting_job_b
     let lease = claim(&store, 1).await.remove(0);
     let retry_after = Some(SECOND * 60);
     let failure = Failure { error: ErrorText::new("busy"), permanent: false, retry_after };
-    let settle = Settle { lease: lease.key(), outcome: Outcome::Failed(failure) };
+    let settle = Settle::new(lease.key(), Outcome::Failed(failure));
     store.settle(vec![settle]).await.unwrap().remove(0).unwrap();
     let time_of_day = Some(clock.wall() + HOUR);
     let later = enqueue_one(&store, JobRequest { run_at: time_of_day, ..job() }).await;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use fastrand::Rng;
 use steadfast::job::{JobId, JobRequest, Lease, NewJob, Outcome};
 use steadfast::store::sqlite::SqliteStore;
-use steadfast::store::{Beat, Extend, HeldClock, Prune, Reap, Settle, Store};
+use steadfast::store::{Beat, Cancel, Delete, Extend, HeldClock, JobStore, Prune, Reap, Redrive, Settle};
 
 use crate::jobs_file::{JobsFile, checked, claim_of, counted, in_queue, told};
 
@@ -48,44 +48,40 @@ impl Mixture {
             }
             5..8 => {
                 let max = self.rng.usize(1..30);
-                self.leases.extend(store.claim(claim_of(max)).await.unwrap());
+                self.leases.extend(store.claim(claim_of(max)).await.unwrap().leases);
                 "claim"
             }
             8..12 => {
                 let leases = self.some(&self.leases.clone());
-                let settles = leases.iter().map(|lease| Settle { lease: lease.key(), outcome: self.outcome() });
+                let settles = leases.iter().map(|lease| Settle::new(lease.key(), self.outcome()));
                 store.settle(settles.collect()).await.unwrap();
                 "settle"
             }
             12 => {
-                let beats = self
-                    .some(&self.leases.clone())
-                    .iter()
-                    .map(|lease| Beat { lease: lease.key(), progress: None })
-                    .collect();
-                store.extend(Extend { beats, lease: None }).await.unwrap();
+                let beats =
+                    self.some(&self.leases.clone()).iter().map(|lease| Beat::new(lease.key())).collect::<Vec<_>>();
+                store.extend(Extend::new(beats)).await.unwrap();
                 "extend"
             }
             13 => {
-                store.reap(Reap { limit: self.rng.usize(1..20) }).await.unwrap();
+                store.reap(Reap::up_to(self.rng.usize(1..20))).await.unwrap();
                 "reap"
             }
             14..16 => {
-                store.cancel(self.some(&self.ids.clone())).await.unwrap();
+                store.cancel(Cancel::new(self.some(&self.ids.clone()))).await.unwrap();
                 "cancel"
             }
             16..18 => {
-                store.redrive(self.some(&self.ids.clone())).await.unwrap();
+                store.redrive(Redrive::new(self.some(&self.ids.clone()))).await.unwrap();
                 "redrive"
             }
             18 => {
-                store.delete(self.some(&self.ids.clone())).await.unwrap();
+                store.delete(Delete::new(self.some(&self.ids.clone()))).await.unwrap();
                 "delete"
             }
             _ => {
                 let keep = Duration::from_secs(self.rng.u64(0..600));
-                let prune =
-                    Prune { keep_succeeded: keep, keep_cancelled: keep, keep_failed: keep, after: None, limit: 50 };
+                let prune = Prune::keeping(Duration::ZERO).succeeded(keep).cancelled(keep).failed(keep).limit(50);
                 store.prune(prune).await.unwrap();
                 "prune"
             }

@@ -4,7 +4,7 @@ use std::fs;
 
 use steadfast::job::{JobId, Status};
 use steadfast::store::sqlite::{SqliteSettings, SqliteStore};
-use steadfast::store::{List, Store, StoreError, StoreErrorKind};
+use steadfast::store::{JobStore, List, Store, StoreError, StoreErrorKind};
 
 use crate::jobs_file::{
     JobsFile, assert_sound, checked, claim_of, counted, enqueue, in_queue, jobs, told, walk, write_private,
@@ -52,9 +52,9 @@ async fn look(file: &JobsFile, content: &[u8], ids: &[JobId], what: &str) -> boo
 
 /// A job whose row makes no sense is not lost but a dead letter with the reason.
 async fn claimed_or_buried(store: &SqliteStore) -> Result<usize, StoreError> {
-    let leases = store.claim(claim_of(JOBS)).await?;
-    let buried = List { status: Some(Status::FailedPermanent), limit: JOBS, ..List::default() };
-    Ok(leases.len() + store.list(buried).await?.jobs.len())
+    let claimed = store.claim(claim_of(JOBS)).await?;
+    let buried = List::new().status(Status::FailedPermanent).limit(JOBS);
+    Ok(claimed.leases.len() + store.list(buried).await?.jobs.len())
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use steadfast::job::JobId;
 use steadfast::store::sqlite::{SqliteSettings, SqliteStore};
-use steadfast::store::{Clock, Store, StoreErrorKind, SystemClock};
+use steadfast::store::{Clock, JobStore, Store, StoreErrorKind, SystemClock};
 
 use crate::jobs_file::{
     Call, DEADLINE, JobsFile, assert_sound, claim_of, counted, enqueue, jobs, send, stranger, told, until, walk,

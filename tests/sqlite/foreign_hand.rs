@@ -1,7 +1,7 @@
 //! Rows that somebody changed by hand: the queue goes on.
 
 use steadfast::job::{AttemptOutcome, Status};
-use steadfast::store::Store;
+use steadfast::store::JobStore;
 
 use crate::jobs_file::{JobsFile, claim, counted, enqueue, job_with, jobs, told};
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use steadfast::job::JobId;
-use steadfast::store::{Store, StoreErrorKind};
+use steadfast::store::{JobStore, Store, StoreErrorKind};
 
 use crate::jobs_file::{Call, DEADLINE, JobsFile, counted, enqueue, jobs, send, told};
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use steadfast::store::Store;
+use steadfast::store::{Cancel, CatalogStore, JobStore, Pause};
 use tokio::task::JoinSet;
 
 use crate::jobs_file::{Call, JobsFile, checked, enqueue_one, job, jobs, send};
@@ -76,8 +76,8 @@ async fn verbs_of_every_sort_share_a_commit() {
     let mut first = store.enqueue(jobs(1));
     send(&mut first);
     let mut enqueue = store.enqueue(jobs(10));
-    let mut cancel = store.cancel(vec![id]);
-    let mut pause = store.pause("default".parse().unwrap());
+    let mut cancel = store.cancel(Cancel::new([id]));
+    let mut pause = store.pause(Pause::new("default".parse().unwrap()));
     send(&mut enqueue);
     send(&mut cancel);
     send(&mut pause);

@@ -13,7 +13,7 @@ use rusqlite::Connection;
 use steadfast::job::limits::LEASE_DEFAULT;
 use steadfast::job::{JobId, JobRecord, JobRequest, Json, KindDefaults, Lease, Limits, NewJob, WorkerId};
 use steadfast::store::sqlite::{SqliteSettings, SqliteStore};
-use steadfast::store::{Claim, HeldClock, List, Store, StoreError, WorkerFate};
+use steadfast::store::{Claim, HeldClock, JobStore, List, StoreError, WorkerFate};
 use tempfile::TempDir;
 
 /// The lease of every claim that does not ask for another.
@@ -139,11 +139,11 @@ pub(crate) async fn enqueue_one(store: &SqliteStore, request: JobRequest) -> Job
 
 pub(crate) fn claim_of(max: usize) -> Claim {
     let worker = WorkerId::new("host-1").unwrap();
-    Claim { worker, queues: None, kinds: None, max, max_bytes: usize::MAX, lease: LEASE, fate: WorkerFate::Shared }
+    Claim::new(worker, LEASE).max(max).fate(WorkerFate::Shared)
 }
 
 pub(crate) async fn claim(store: &SqliteStore, max: usize) -> Vec<Lease> {
-    store.claim(claim_of(max)).await.unwrap()
+    store.claim(claim_of(max)).await.unwrap().leases
 }
 
 pub(crate) async fn job_with(store: &SqliteStore, id: JobId) -> JobRecord {
@@ -152,7 +152,7 @@ pub(crate) async fn job_with(store: &SqliteStore, id: JobId) -> JobRecord {
 
 /// Every job there is, page after page.
 pub(crate) async fn walk(store: &SqliteStore) -> Result<Vec<JobRecord>, StoreError> {
-    let mut list = List { limit: 200, ..List::default() };
+    let mut list = List::new().limit(200);
     let mut jobs = Vec::new();
     loop {
         let page = store.list(list.clone()).await?;

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use steadfast::job::JobId;
-use steadfast::store::Store;
+use steadfast::store::JobStore;
 
 use crate::child::{BATCH, Role, SecondProcess};
 use crate::jobs_file::{JobsFile, assert_sound, counted, told};

@@ -2,14 +2,14 @@
 //! may ever be noticed: not by the rows between, not by a lease that was lost, not after a restart.
 
 use steadfast::job::{JobRequest, LeaseKey, Outcome, Status};
-use steadfast::store::{Claim, Reap, Settle, Settled, Store};
+use steadfast::store::{JobStore, Reap, Settle, Settled, Store};
 
 use crate::jobs_file::{
     JobsFile, LEASE, checked, claim, claim_of, counted, enqueue, in_queue, job, job_with, jobs, told,
 };
 
 fn settles<'l>(leases: impl IntoIterator<Item = &'l LeaseKey>) -> Vec<Settle> {
-    leases.into_iter().map(|lease| Settle { lease: *lease, outcome: Outcome::succeeded(None) }).collect()
+    leases.into_iter().map(|lease| Settle::new(*lease, Outcome::succeeded(None))).collect()
 }
 
 async fn answers(store: &impl Store, settles: Vec<Settle>) -> Vec<Settled> {
@@ -23,8 +23,8 @@ async fn rows_between_those_of_a_claim_stay_as_they_are() {
     // mail mail images, mail mail images …: runs of two with a stranger between.
     let queue_of = |n| if n % 3 == 2 { "images" } else { "mail" };
     let ids = enqueue(&store, (0..30).map(|n| checked(in_queue(queue_of(n)))).collect()).await;
-    let mail = Claim { queues: Some(vec!["mail".parse().unwrap()]), ..claim_of(100) };
-    let leases: Vec<_> = store.claim(mail).await.unwrap().iter().map(|lease| lease.key()).collect();
+    let mail = claim_of(100).queues(vec!["mail".parse().unwrap()]);
+    let leases: Vec<_> = store.claim(mail).await.unwrap().leases.iter().map(|lease| lease.key()).collect();
     assert_eq!(leases.len(), 20);
     assert_eq!(answers(&*store, settles(&leases)).await, [Settled::Recorded; 20]);
     for (n, id) in ids.into_iter().enumerate() {
@@ -45,7 +45,7 @@ async fn a_lease_lost_among_its_neighbours_is_lost_alone() {
     // All have run out; one is taken away and given to somebody else, the others still count.
     let aside = "UPDATE jobs SET lease_expires_at = lease_expires_at + 60000000 WHERE id <> ?1";
     file.stranger().execute(aside, [ids[4].as_uuid().as_bytes().as_slice()]).unwrap();
-    assert_eq!(store.reap(Reap { limit: 100 }).await.unwrap().len(), 1);
+    assert_eq!(store.reap(Reap::up_to(100)).await.unwrap().len(), 1);
     let again = claim(&store, 9).await;
     assert_eq!(again.len(), 1);
     let expected: Vec<_> = (0..9).map(|n| if n == 4 { Settled::Lost } else { Settled::Recorded }).collect();
@@ -78,7 +78,7 @@ async fn of_two_reports_on_one_lease_in_one_batch_the_first_decides() {
     let store = file.open();
     let ids = enqueue(&store, jobs(3)).await;
     let keys: Vec<_> = claim(&store, 3).await.iter().map(|lease| lease.key()).collect();
-    let failed = Settle { lease: keys[1], outcome: Outcome::failed("smtp 451") };
+    let failed = Settle::new(keys[1], Outcome::failed("smtp 451"));
     let batch = [vec![failed.clone()], settles(&keys), vec![failed]].concat();
     let (recorded, lost) = (Settled::Recorded, Settled::Lost);
     assert_eq!(answers(&*store, batch).await, [recorded, recorded, lost, recorded, recorded]);
@@ -111,7 +111,7 @@ async fn results_and_deadlines_stay_with_their_own_jobs() {
     }
     let result = |n: usize| (n != 2).then(|| steadfast::job::Json::of(&n).unwrap());
     let reports = leases.iter().enumerate().rev();
-    let reports = reports.map(|(n, lease)| Settle { lease: lease.key(), outcome: Outcome::succeeded(result(n)) });
+    let reports = reports.map(|(n, lease)| Settle::new(lease.key(), Outcome::succeeded(result(n))));
     assert_eq!(answers(&*store, reports.collect()).await, [Settled::Recorded; 6]);
     for (n, id) in ids.into_iter().enumerate() {
         assert_eq!(job_with(&store, id).await.result, result(n), "job {n}");

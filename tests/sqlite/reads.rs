@@ -3,15 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use steadfast::job::Status;
+use steadfast::job::{Kind, Status};
 use steadfast::store::sqlite::{SqliteSettings, SqliteStore};
-use steadfast::store::{List, Store, StoreErrorKind};
+use steadfast::store::{JobStore, List, StoreErrorKind};
 
 use crate::jobs_file::{JobsFile, claim, counted, enqueue, job_with, jobs, told};
 
 /// A listing that must look at every job and finds none.
 fn fruitless() -> List {
-    List { kind: Some("nowhere".parse().unwrap()), limit: 50, ..List::default() }
+    List::new().kind(Kind::new("nowhere").unwrap()).limit(50)
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@
 use rusqlite::Connection;
 use steadfast::job::Outcome;
 use steadfast::store::sqlite::SqliteStore;
-use steadfast::store::{Claim, Settle, Store, WorkerFate};
+use steadfast::store::{Cancel, JobStore, Settle};
 
 use crate::jobs_file::{JobsFile, claim, claim_of, enqueue_one, job, literal};
 
@@ -51,12 +51,12 @@ async fn everything_acknowledged_is_synced_except_a_claim_whose_worker_dies_with
     assert_eq!(seen(&stranger), [FULL], "enqueue");
     let lease = claim(&store, 1).await.remove(0);
     assert_eq!(seen(&stranger), [NORMAL], "claim by a worker that shares the store's fate");
-    store.settle(vec![Settle { lease: lease.key(), outcome: Outcome::Released }]).await.unwrap();
+    store.settle(vec![Settle::new(lease.key(), Outcome::Released)]).await.unwrap();
     assert_eq!(seen(&stranger), [FULL], "settle");
-    let remote = Claim { fate: WorkerFate::Independent, ..claim_of(1) };
-    assert_eq!(store.claim(remote).await.unwrap().len(), 1);
+    let remote = claim_of(1);
+    assert_eq!(store.claim(remote).await.unwrap().leases.len(), 1);
     assert_eq!(seen(&stranger), [FULL], "claim by a worker elsewhere");
-    store.cancel(vec![lease.job().id]).await.unwrap();
+    store.cancel(Cancel::new([lease.job().id])).await.unwrap();
     assert_eq!(seen(&stranger), [FULL], "cancel");
 }
 

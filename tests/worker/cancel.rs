@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use steadfast::job::AttemptOutcome;
-use steadfast::store::{Cancelled, Reap};
+use steadfast::store::{Cancel, Cancelled, Reap};
 use steadfast::worker::{JobError, StopReason, WorkerSettings};
 use steadfast::{Context, JobRequest, Queue, Status, Worker};
 use tokio::sync::mpsc;
@@ -47,7 +47,7 @@ async fn a_cancel_from_elsewhere_reaches_the_handler_by_heartbeat() {
     let worker = Running::start(obedient(world.queue.clone(), brisk(), told));
     world.reaches(id, Status::Running).await;
     // Past the façade: as another process would, so this one is not told directly.
-    world.queue.store().cancel(vec![id]).await.unwrap();
+    world.queue.store().cancel(Cancel::new([id])).await.unwrap();
     assert_eq!(in_time("the handler to be told", heard.recv()).await, Some(StopReason::Cancelled));
     world.reaches(id, Status::Cancelled).await;
     worker.stop().await.unwrap();
@@ -64,7 +64,7 @@ async fn a_handler_whose_job_was_taken_from_it_is_told_and_changes_nothing() {
     world.reaches(id, Status::Running).await;
     // The lease runs out and somebody reaps it before the next heartbeat.
     clock.advance(brisk().lease * 2);
-    world.queue.store().reap(Reap { limit: 10 }).await.unwrap();
+    world.queue.store().reap(Reap::up_to(10)).await.unwrap();
     assert_eq!(in_time("the handler to be told", heard.recv()).await, Some(StopReason::LeaseLost));
     worker.stop().await.unwrap();
     let attempts = world.queue.attempts(id).await.unwrap().unwrap();

@@ -158,7 +158,7 @@ async fn a_job_enqueued_by_another_process_starts_without_a_poll_and_its_cancel_
     let test = "processes::a_job_enqueued_by_another_process_starts_without_a_poll_and_its_cancel_arrives_by_heartbeat";
     let mut idle = WorkerProcess::start(test, &url);
     // The first may come before the child listens; a later one then wakes it for all.
-    let running = List { status: Some(Status::Running), limit: 1, ..List::default() };
+    let running = List::new().status(Status::Running).limit(1);
     let mut enqueued = 0;
     let id = eventually("a job to start", async || {
         if enqueued < 50 {

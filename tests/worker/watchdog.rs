@@ -1,13 +1,13 @@
 //! A loop that dies is started again or ends the worker; it is never silently gone.
 //!
-//! The deaths are injected from outside: a store that hands everything to the real one, and panics where told.
+//! The deaths are injected from outside: around the verbs of a real store.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use steadfast::job::*;
-use steadfast::store::*;
+use steadfast::store::{Around, Call, CallDone, StoreError, StoreErrorKind, Wrapped};
 use steadfast::worker::WorkerError;
 use steadfast::{Context, Queue, Status, Worker};
 
@@ -34,15 +34,9 @@ enum Verb {
     Reap,
 }
 
-#[derive(Debug)]
-struct ProbedStore {
-    inner: Arc<dyn Store>,
-    probe: Arc<Probe>,
-}
-
-impl ProbedStore {
+impl Probe {
     fn may_panic(&self, verb: Verb) {
-        let left = &self.probe.panics_left[verb as usize];
+        let left = &self.panics_left[verb as usize];
         if left.try_update(Ordering::SeqCst, Ordering::SeqCst, |n| n.checked_sub(1)).is_ok() {
             panic!("injected: {verb:?}");
         }
@@ -57,7 +51,7 @@ pub struct Watched {
 impl Watched {
     pub fn over(queue: &Queue) -> Self {
         let probe = Arc::new(Probe::default());
-        let store = ProbedStore { inner: queue.store().clone(), probe: probe.clone() };
+        let store = Wrapped::new(queue.store().clone(), probe.clone());
         Self { queue: Queue::over(Arc::new(store), queue.wake().clone()), probe }
     }
 
@@ -101,94 +95,30 @@ impl Watched {
 }
 
 #[async_trait]
-impl Store for ProbedStore {
-    async fn claim(&self, claim: Claim) -> Result<Vec<Lease>, StoreError> {
-        self.may_panic(Verb::Claim);
-        let leases = self.inner.claim(claim).await?;
-        self.probe.claims.fetch_add(1, Ordering::SeqCst);
-        self.probe.largest_claim.fetch_max(leases.len(), Ordering::SeqCst);
-        Ok(leases)
-    }
-    async fn settle(&self, settles: Vec<Settle>) -> PerItem<Settled> {
-        self.may_panic(Verb::Settle);
-        self.inner.settle(settles).await
-    }
-    async fn extend(&self, extend: Extend) -> Result<Vec<Extended>, StoreError> {
-        self.may_panic(Verb::Extend);
-        if self.probe.failing_beat.swap(0, Ordering::SeqCst) == 1 {
-            self.probe.failure.notified().await;
-            return Err(StoreError::new(StoreErrorKind::Unavailable, "extend"));
+impl Around for Probe {
+    async fn before(&self, call: Call<'_>) -> Result<(), StoreError> {
+        match call {
+            Call::Claim(_) => self.may_panic(Verb::Claim),
+            Call::Settle(_) => self.may_panic(Verb::Settle),
+            Call::Reap(_) => self.may_panic(Verb::Reap),
+            Call::Extend(extend) => {
+                self.may_panic(Verb::Extend);
+                if self.failing_beat.swap(0, Ordering::SeqCst) == 1 {
+                    self.failure.notified().await;
+                    return Err(StoreError::new(StoreErrorKind::Unavailable, "extend"));
+                }
+                self.beats.lock().unwrap().push(extend.beats.iter().map(|beat| beat.lease.job_id).collect());
+            }
+            _ => {}
         }
-        self.probe.beats.lock().unwrap().push(extend.beats.iter().map(|beat| beat.lease.job_id).collect());
-        self.inner.extend(extend).await
+        Ok(())
     }
-    async fn reap(&self, reap: Reap) -> Result<Vec<Reaped>, StoreError> {
-        self.may_panic(Verb::Reap);
-        self.inner.reap(reap).await
-    }
-    async fn enqueue(&self, jobs: Vec<NewJob>) -> Result<Vec<Enqueued>, NotStored> {
-        self.inner.enqueue(jobs).await
-    }
-    async fn known(&self, jobs: Vec<NewJob>) -> Result<Vec<Option<Known>>, StoreError> {
-        self.inner.known(jobs).await
-    }
-    async fn cancel(&self, ids: Vec<JobId>) -> PerItem<Cancelled> {
-        self.inner.cancel(ids).await
-    }
-    async fn redrive(&self, ids: Vec<JobId>) -> PerItem<Redriven> {
-        self.inner.redrive(ids).await
-    }
-    async fn delete(&self, ids: Vec<JobId>) -> PerItem<Deleted> {
-        self.inner.delete(ids).await
-    }
-    async fn prune(&self, prune: Prune) -> Result<Pruned, StoreError> {
-        self.inner.prune(prune).await
-    }
-    async fn get(&self, ids: Vec<JobId>) -> Result<Vec<Option<JobRecord>>, StoreError> {
-        self.inner.get(ids).await
-    }
-    async fn list(&self, list: List) -> Result<Page, StoreError> {
-        self.inner.list(list).await
-    }
-    async fn attempts(&self, id: JobId) -> Result<Option<Vec<AttemptRecord>>, StoreError> {
-        self.inner.attempts(id).await
-    }
-    async fn stats(&self) -> Result<Stats, StoreError> {
-        self.inner.stats().await
-    }
-    async fn pause(&self, queue: QueueName) -> Result<(), StoreError> {
-        self.inner.pause(queue).await
-    }
-    async fn resume(&self, queue: QueueName) -> Result<(), StoreError> {
-        self.inner.resume(queue).await
-    }
-    async fn put_kind(&self, definition: KindDefinition) -> Result<bool, StoreError> {
-        self.inner.put_kind(definition).await
-    }
-    async fn delete_kind(&self, kind: Kind) -> Result<bool, StoreError> {
-        self.inner.delete_kind(kind).await
-    }
-    async fn kinds(&self) -> Result<Vec<KindDefinition>, StoreError> {
-        self.inner.kinds().await
-    }
-    async fn put_token(&self, token: steadfast::store::TokenRecord) -> Result<(), StoreError> {
-        self.inner.put_token(token).await
-    }
-    async fn tokens(&self) -> Result<Vec<steadfast::store::TokenRecord>, StoreError> {
-        self.inner.tokens().await
-    }
-    async fn had_token(&self) -> Result<bool, StoreError> {
-        self.inner.had_token().await
-    }
-    async fn delete_token(
-        &self,
-        id: String,
-        last_admin: steadfast::store::LastAdmin,
-    ) -> Result<steadfast::store::TokenDeleted, StoreError> {
-        self.inner.delete_token(id, last_admin).await
-    }
-    async fn ping(&self) -> Result<(), StoreError> {
-        self.inner.ping().await
+
+    fn after(&self, done: CallDone) {
+        if let ("claim", Some(jobs)) = (done.verb, done.items) {
+            self.claims.fetch_add(1, Ordering::SeqCst);
+            self.largest_claim.fetch_max(jobs, Ordering::SeqCst);
+        }
     }
 }
 

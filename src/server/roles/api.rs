@@ -38,10 +38,10 @@ pub(super) async fn bind(settings: &Settings, queue: &Queue) -> Result<TcpListen
 /// Whether callers need a token: there is one, or there was one.
 pub(super) async fn needs_token(settings: &Settings, queue: &Queue) -> Result<bool> {
     let unseen = "cannot see whether there are API tokens";
-    if settings.admin_token.is_some() || !queue.store().had_token().await.context(unseen)? {
+    if settings.admin_token.is_some() || !queue.had_token().await.context(unseen)? {
         return Ok(settings.admin_token.is_some());
     }
-    if queue.store().tokens().await.context(unseen)?.is_empty() {
+    if queue.tokens().await.context(unseen)?.is_empty() {
         tracing::warn!("there were API tokens and none is left: nobody gets in; set STEADFAST_ADMIN_TOKEN and restart");
     }
     Ok(true)

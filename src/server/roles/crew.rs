@@ -90,7 +90,7 @@ impl Crew {
         let Self::Nobody(queue) = self;
         let looking = async {
             loop {
-                if let Err(error) = queue.store().ping().await
+                if let Err(error) = queue.ping().await
                     && error.is_final()
                 {
                     return error;

@@ -16,7 +16,7 @@ use super::row::{self, JOB_COLUMN_COUNT};
 use super::trouble::{Effect, Tries, Trouble};
 use crate::job::limits::BATCH_MAX;
 use crate::job::{ErrorText, Lease, LeaseToken};
-use crate::store::{Claim, StoreError, complain};
+use crate::store::{Claim, Claimed, StoreError, complain};
 
 /// Whose rows to ask for.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -27,10 +27,10 @@ enum Reach {
     Everything,
 }
 
-pub(super) async fn claim(core: &Core, claim: Claim) -> Result<Vec<Lease>, StoreError> {
+pub(super) async fn claim(core: &Core, claim: Claim) -> Result<Claimed, StoreError> {
     let claim = Claim { max: claim.max.min(BATCH_MAX), ..claim };
     if claim.max == 0 {
-        return Ok(Vec::new());
+        return Ok(Claimed::default());
     }
     // A claim whose answer was lost is not repeated: its jobs come back when their leases expire.
     let mut tries = Tries::new("claim", Effect::Once);
@@ -40,7 +40,8 @@ pub(super) async fn claim(core: &Core, claim: Claim) -> Result<Vec<Lease>, Store
             Err(trouble) => tries.again(trouble).await?,
         }
     };
-    leases(core, claim.lease, rows).await
+    let leases = leases(core, claim.lease, rows).await?;
+    Ok(Claimed::of(&claim, leases))
 }
 
 async fn try_claim(core: &Core, claim: &Claim) -> Result<Vec<Row>, Trouble> {

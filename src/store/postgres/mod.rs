@@ -68,11 +68,14 @@ use self::enqueue::EnqueueFlush;
 use self::pool::Dial;
 use self::settle::SettleFlush;
 use self::trouble::Trouble;
+use super::sealed::Sealed;
 use super::{
-    Cancelled, Claim, Deleted, Enqueued, Extend, Extended, Known, LastAdmin, List, NotStored, OpenError, Page, PerItem,
-    Prune, Pruned, Reap, Reaped, Redriven, Settle, Settled, Stats, Store, StoreError, TokenDeleted, TokenRecord, Wake,
+    Cancel, Cancelled, CatalogStore, Claim, Claimed, Delete, DeleteKind, DeleteToken, Deleted, Enqueued, Extend,
+    Extended, JobStore, Known, List, NotStored, OpenError, Page, Pause, PerItem, Prune, Pruned, PutKind, PutToken,
+    Reap, Reaped, Redrive, Redriven, Resume, Settle, Settled, Stats, Store, StoreError, TokenDeleted, TokenRecord,
+    Wake,
 };
-use crate::job::{AttemptRecord, JobId, JobRecord, Kind, KindDefinition, Lease, NewJob, QueueName};
+use crate::job::{AttemptRecord, JobId, JobRecord, KindDefinition, NewJob};
 
 /// Jobs in a PostgreSQL database.
 pub struct PostgresStore {
@@ -115,8 +118,10 @@ impl fmt::Debug for PostgresStore {
     }
 }
 
+impl Sealed for PostgresStore {}
+
 #[async_trait]
-impl Store for PostgresStore {
+impl JobStore for PostgresStore {
     async fn enqueue(&self, jobs: Vec<NewJob>) -> Result<Vec<Enqueued>, NotStored> {
         if jobs.is_empty() {
             return Ok(Vec::new());
@@ -128,7 +133,7 @@ impl Store for PostgresStore {
         known::known(&self.core, jobs).await
     }
 
-    async fn claim(&self, claim: Claim) -> Result<Vec<Lease>, StoreError> {
+    async fn claim(&self, claim: Claim) -> Result<Claimed, StoreError> {
         let turn = timeout(self.patience, self.claims.lock()).await;
         let _turn = turn.map_err(|_| Trouble::no_turn().doing("claim"))?;
         claim::claim(&self.core, claim).await
@@ -149,16 +154,16 @@ impl Store for PostgresStore {
         reap::reap(&self.core, reap).await
     }
 
-    async fn cancel(&self, ids: Vec<JobId>) -> PerItem<Cancelled> {
-        cancel::cancel(&self.core, ids).await
+    async fn cancel(&self, cancel: Cancel) -> PerItem<Cancelled> {
+        cancel::cancel(&self.core, cancel.ids).await
     }
 
-    async fn redrive(&self, ids: Vec<JobId>) -> PerItem<Redriven> {
-        redrive::redrive(&self.core, ids).await
+    async fn redrive(&self, redrive: Redrive) -> PerItem<Redriven> {
+        redrive::redrive(&self.core, redrive.ids).await
     }
 
-    async fn delete(&self, ids: Vec<JobId>) -> PerItem<Deleted> {
-        delete::delete(&self.core, ids).await
+    async fn delete(&self, delete: Delete) -> PerItem<Deleted> {
+        delete::delete(&self.core, delete.ids).await
     }
 
     async fn prune(&self, prune: Prune) -> Result<Pruned, StoreError> {
@@ -180,29 +185,32 @@ impl Store for PostgresStore {
     async fn stats(&self) -> Result<Stats, StoreError> {
         stats::stats(&self.core).await
     }
+}
 
-    async fn pause(&self, queue: QueueName) -> Result<(), StoreError> {
-        pause::pause(&self.core, queue).await
+#[async_trait]
+impl CatalogStore for PostgresStore {
+    async fn pause(&self, pause: Pause) -> Result<(), StoreError> {
+        pause::pause(&self.core, pause.queue).await
     }
 
-    async fn resume(&self, queue: QueueName) -> Result<(), StoreError> {
-        pause::resume(&self.core, queue).await
+    async fn resume(&self, resume: Resume) -> Result<(), StoreError> {
+        pause::resume(&self.core, resume.queue).await
     }
 
-    async fn put_kind(&self, definition: KindDefinition) -> Result<bool, StoreError> {
-        kinds::put_kind(&self.core, definition).await
+    async fn put_kind(&self, put: PutKind) -> Result<bool, StoreError> {
+        kinds::put_kind(&self.core, put.definition).await
     }
 
-    async fn delete_kind(&self, kind: Kind) -> Result<bool, StoreError> {
-        kinds::delete_kind(&self.core, kind).await
+    async fn delete_kind(&self, delete: DeleteKind) -> Result<bool, StoreError> {
+        kinds::delete_kind(&self.core, delete.kind).await
     }
 
     async fn kinds(&self) -> Result<Vec<KindDefinition>, StoreError> {
         kinds::kinds(&self.core).await
     }
 
-    async fn put_token(&self, token: TokenRecord) -> Result<(), StoreError> {
-        tokens::put_token(&self.core, token).await
+    async fn put_token(&self, put: PutToken) -> Result<(), StoreError> {
+        tokens::put_token(&self.core, put.token).await
     }
 
     async fn tokens(&self) -> Result<Vec<TokenRecord>, StoreError> {
@@ -213,10 +221,13 @@ impl Store for PostgresStore {
         tokens::had_token(&self.core).await
     }
 
-    async fn delete_token(&self, id: String, last_admin: LastAdmin) -> Result<TokenDeleted, StoreError> {
-        tokens::delete_token(&self.core, id, last_admin).await
+    async fn delete_token(&self, delete: DeleteToken) -> Result<TokenDeleted, StoreError> {
+        tokens::delete_token(&self.core, delete.id, delete.last_admin).await
     }
+}
 
+#[async_trait]
+impl Store for PostgresStore {
     async fn ping(&self) -> Result<(), StoreError> {
         ping::ping(&self.core).await
     }

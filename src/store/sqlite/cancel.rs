@@ -6,9 +6,7 @@ use super::status::{Standing, standing};
 use super::transaction::Tx;
 use super::writer::{Lane, Verb};
 use crate::job::{JobId, Status};
-use crate::store::{Cancelled, StoreError};
-
-pub(super) struct Cancel(pub(super) Vec<JobId>);
+use crate::store::{Cancel, Cancelled, StoreError};
 
 impl Verb for Cancel {
     type Answer = Vec<Result<Cancelled, StoreError>>;
@@ -16,11 +14,11 @@ impl Verb for Cancel {
     const LANE: Lane = Lane::Urgent;
 
     fn weight(&self) -> usize {
-        self.0.len()
+        self.ids.len()
     }
 
     fn apply(&mut self, tx: &mut Tx<'_>) -> rusqlite::Result<Self::Answer> {
-        tx.each(&self.0, |tx, id| cancel(tx, *id))
+        tx.each(&self.ids, |tx, id| cancel(tx, *id))
     }
 }
 

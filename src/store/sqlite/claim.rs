@@ -18,12 +18,12 @@ use super::waiting::{ByteBudget, Due, due_jobs};
 use super::writer::{Lane, Verb};
 use crate::job::{ErrorText, Lease, LeaseToken, QueueName, Status};
 use crate::planted::{Bug, planted};
-use crate::store::{Claim, WorkerFate};
+use crate::store::{Claim, Claimed, WorkerFate};
 
 pub(super) const START: &str = include_str!("claim.sql");
 
 impl Verb for Claim {
-    type Answer = Vec<Lease>;
+    type Answer = Claimed;
     const NAME: &'static str = "claim";
     const LANE: Lane = Lane::Urgent;
 
@@ -31,7 +31,7 @@ impl Verb for Claim {
         self.max
     }
 
-    fn apply(&mut self, tx: &mut Tx<'_>) -> rusqlite::Result<Vec<Lease>> {
+    fn apply(&mut self, tx: &mut Tx<'_>) -> rusqlite::Result<Claimed> {
         let lanes = lanes_for(self, tx)?;
         let mark = Id::from(LeaseToken::random());
         let mut leases = Vec::new();
@@ -48,7 +48,7 @@ impl Verb for Claim {
                 }
             }
         }
-        Ok(leases)
+        Ok(Claimed::of(self, leases))
     }
 
     fn needs_sync(&self) -> bool {

@@ -5,11 +5,9 @@ use super::row::Id;
 use super::status::standing;
 use super::transaction::Tx;
 use super::writer::{Lane, Verb};
-use crate::job::{JobId, QueueName, Status};
+use crate::job::{QueueName, Status};
 use crate::planted::{Bug, planted};
-use crate::store::{Deleted, StoreError};
-
-pub(super) struct Delete(pub(super) Vec<JobId>);
+use crate::store::{Delete, Deleted, StoreError};
 
 impl Verb for Delete {
     type Answer = Vec<Result<Deleted, StoreError>>;
@@ -17,11 +15,11 @@ impl Verb for Delete {
     const LANE: Lane = Lane::Urgent;
 
     fn weight(&self) -> usize {
-        self.0.len()
+        self.ids.len()
     }
 
     fn apply(&mut self, tx: &mut Tx<'_>) -> rusqlite::Result<Self::Answer> {
-        tx.each(&self.0, |tx, id| {
+        tx.each(&self.ids, |tx, id| {
             let Some(job) = standing(tx, *id)? else { return Ok(Deleted::NotFound) };
             if !job.status.is_terminal() && !planted(Bug::RunningDeleted) {
                 return Ok(Deleted::NotFinished(job.status));

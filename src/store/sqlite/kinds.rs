@@ -5,9 +5,7 @@ use rusqlite::{Connection, Row, params};
 use super::transaction::Tx;
 use super::writer::{Lane, Verb};
 use crate::job::{Kind, KindDefaults, KindDefinition, QueueName};
-
-pub(super) struct PutKind(pub(super) KindDefinition);
-pub(super) struct DeleteKind(pub(super) Kind);
+use crate::store::{DeleteKind, PutKind};
 
 impl Verb for PutKind {
     type Answer = bool;
@@ -15,7 +13,7 @@ impl Verb for PutKind {
     const LANE: Lane = Lane::Urgent;
 
     fn apply(&mut self, tx: &mut Tx<'_>) -> rusqlite::Result<bool> {
-        let KindDefinition { kind, schema, defaults } = &self.0;
+        let KindDefinition { kind, schema, defaults } = &self.definition;
         let known: bool = tx
             .statement("SELECT EXISTS (SELECT 1 FROM kinds WHERE kind = ?1)")?
             .query_row([kind.as_str()], |row| row.get(0))?;
@@ -45,7 +43,7 @@ impl Verb for DeleteKind {
     const LANE: Lane = Lane::Urgent;
 
     fn apply(&mut self, tx: &mut Tx<'_>) -> rusqlite::Result<bool> {
-        Ok(tx.statement("DELETE FROM kinds WHERE kind = ?1")?.execute([self.0.as_str()])? > 0)
+        Ok(tx.statement("DELETE FROM kinds WHERE kind = ?1")?.execute([self.kind.as_str()])? > 0)
     }
 }
 

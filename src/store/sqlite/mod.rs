@@ -54,11 +54,13 @@ use self::ping::LastWrite;
 use self::readers::Readers;
 use self::time::{StoreTime, catch_up};
 use self::writer::Writer;
-use crate::job::{AttemptRecord, JobId, JobRecord, Kind, KindDefinition, Lease, NewJob, QueueName, RetryPolicy};
+use crate::job::{AttemptRecord, JobId, JobRecord, KindDefinition, NewJob, RetryPolicy};
+use crate::store::sealed::Sealed;
 use crate::store::{
-    Claim, Clock, Enqueued, Extend, Extended, Known, LastAdmin, List, NotStored, OpenError, Page, PerItem, Prune,
-    Pruned, Reap, Reaped, Redriven, Settle, Settled, Stats, Store, StoreError, SystemClock, TokenDeleted, TokenRecord,
-    Wake,
+    Cancel, Cancelled, CatalogStore, Claim, Claimed, Clock, Delete, DeleteKind, DeleteToken, Deleted, Enqueued, Extend,
+    Extended, JobStore, Known, List, NotStored, OpenError, Page, Pause, PerItem, Prune, Pruned, PutKind, PutToken,
+    Reap, Reaped, Redrive, Redriven, Resume, Settle, Settled, Stats, Store, StoreError, SystemClock, TokenDeleted,
+    TokenRecord, Wake,
 };
 
 /// How to open the embedded store.
@@ -152,8 +154,10 @@ impl SqliteStore {
     }
 }
 
+impl Sealed for SqliteStore {}
+
 #[async_trait]
-impl Store for SqliteStore {
+impl JobStore for SqliteStore {
     async fn enqueue(&self, jobs: Vec<NewJob>) -> Result<Vec<Enqueued>, NotStored> {
         self.writer.write(enqueue::Enqueue(jobs)).await?.map_err(NotStored::KeysTaken)
     }
@@ -162,7 +166,7 @@ impl Store for SqliteStore {
         self.readers.read("known", move |connection| enqueue::known(connection, &jobs)).await
     }
 
-    async fn claim(&self, claim: Claim) -> Result<Vec<Lease>, StoreError> {
+    async fn claim(&self, claim: Claim) -> Result<Claimed, StoreError> {
         self.writer.write(claim).await
     }
 
@@ -180,16 +184,16 @@ impl Store for SqliteStore {
         self.writer.write(reap).await
     }
 
-    async fn cancel(&self, ids: Vec<JobId>) -> PerItem<crate::store::Cancelled> {
-        self.writer.write(cancel::Cancel(ids)).await
+    async fn cancel(&self, cancel: Cancel) -> PerItem<Cancelled> {
+        self.writer.write(cancel).await
     }
 
-    async fn redrive(&self, ids: Vec<JobId>) -> PerItem<Redriven> {
-        self.writer.write(redrive::Redrive(ids)).await
+    async fn redrive(&self, redrive: Redrive) -> PerItem<Redriven> {
+        self.writer.write(redrive).await
     }
 
-    async fn delete(&self, ids: Vec<JobId>) -> PerItem<crate::store::Deleted> {
-        self.writer.write(delete::Delete(ids)).await
+    async fn delete(&self, delete: Delete) -> PerItem<Deleted> {
+        self.writer.write(delete).await
     }
 
     async fn prune(&self, prune: Prune) -> Result<Pruned, StoreError> {
@@ -212,29 +216,32 @@ impl Store for SqliteStore {
         let now_micros = self.time.now_micros();
         self.readers.read("stats", move |connection| stats::stats(connection, now_micros)).await
     }
+}
 
-    async fn pause(&self, queue: QueueName) -> Result<(), StoreError> {
-        self.writer.write(pause::Pause(queue)).await
+#[async_trait]
+impl CatalogStore for SqliteStore {
+    async fn pause(&self, pause: Pause) -> Result<(), StoreError> {
+        self.writer.write(pause).await
     }
 
-    async fn resume(&self, queue: QueueName) -> Result<(), StoreError> {
-        self.writer.write(pause::Resume(queue)).await
+    async fn resume(&self, resume: Resume) -> Result<(), StoreError> {
+        self.writer.write(resume).await
     }
 
-    async fn put_kind(&self, definition: KindDefinition) -> Result<bool, StoreError> {
-        self.writer.write(kinds::PutKind(definition)).await
+    async fn put_kind(&self, put: PutKind) -> Result<bool, StoreError> {
+        self.writer.write(put).await
     }
 
-    async fn delete_kind(&self, kind: Kind) -> Result<bool, StoreError> {
-        self.writer.write(kinds::DeleteKind(kind)).await
+    async fn delete_kind(&self, delete: DeleteKind) -> Result<bool, StoreError> {
+        self.writer.write(delete).await
     }
 
     async fn kinds(&self) -> Result<Vec<KindDefinition>, StoreError> {
         self.readers.read("kinds", kinds::kinds).await
     }
 
-    async fn put_token(&self, token: TokenRecord) -> Result<(), StoreError> {
-        self.writer.write(tokens::PutToken(token)).await
+    async fn put_token(&self, put: PutToken) -> Result<(), StoreError> {
+        self.writer.write(put).await
     }
 
     async fn tokens(&self) -> Result<Vec<TokenRecord>, StoreError> {
@@ -245,10 +252,13 @@ impl Store for SqliteStore {
         self.readers.read("had_token", tokens::had_token).await
     }
 
-    async fn delete_token(&self, id: String, last_admin: LastAdmin) -> Result<TokenDeleted, StoreError> {
-        self.writer.write(tokens::DeleteToken { id, last_admin }).await
+    async fn delete_token(&self, delete: DeleteToken) -> Result<TokenDeleted, StoreError> {
+        self.writer.write(delete).await
     }
+}
 
+#[async_trait]
+impl Store for SqliteStore {
     async fn ping(&self) -> Result<(), StoreError> {
         ping::ping(self).await
     }

@@ -2,10 +2,7 @@
 
 use super::transaction::Tx;
 use super::writer::{Lane, Verb};
-use crate::job::QueueName;
-
-pub(super) struct Pause(pub(super) QueueName);
-pub(super) struct Resume(pub(super) QueueName);
+use crate::store::{Pause, Resume};
 
 impl Verb for Pause {
     type Answer = ();
@@ -14,7 +11,7 @@ impl Verb for Pause {
 
     fn apply(&mut self, tx: &mut Tx<'_>) -> rusqlite::Result<()> {
         tx.statement("INSERT INTO paused_queues (queue) VALUES (?1) ON CONFLICT DO NOTHING")?
-            .execute([self.0.as_str()])?;
+            .execute([self.queue.as_str()])?;
         Ok(())
     }
 }
@@ -25,7 +22,7 @@ impl Verb for Resume {
     const LANE: Lane = Lane::Urgent;
 
     fn apply(&mut self, tx: &mut Tx<'_>) -> rusqlite::Result<()> {
-        tx.statement("DELETE FROM paused_queues WHERE queue = ?1")?.execute([self.0.as_str()])?;
+        tx.statement("DELETE FROM paused_queues WHERE queue = ?1")?.execute([self.queue.as_str()])?;
         tx.make_ready();
         Ok(())
     }

@@ -8,9 +8,7 @@ use super::status::standing;
 use super::transaction::Tx;
 use super::writer::{Lane, Verb};
 use crate::job::{JobId, Status};
-use crate::store::{Redriven, StoreError};
-
-pub(super) struct Redrive(pub(super) Vec<JobId>);
+use crate::store::{Redrive, Redriven, StoreError};
 
 impl Verb for Redrive {
     type Answer = Vec<Result<Redriven, StoreError>>;
@@ -18,11 +16,11 @@ impl Verb for Redrive {
     const LANE: Lane = Lane::Urgent;
 
     fn weight(&self) -> usize {
-        self.0.len()
+        self.ids.len()
     }
 
     fn apply(&mut self, tx: &mut Tx<'_>) -> rusqlite::Result<Self::Answer> {
-        tx.each(&self.0, |tx, id| redrive(tx, *id))
+        tx.each(&self.ids, |tx, id| redrive(tx, *id))
     }
 }
 

@@ -6,13 +6,7 @@ use super::row::time;
 use super::transaction::Tx;
 use super::writer::{Lane, Verb};
 use crate::planted::{Bug, planted};
-use crate::store::{LastAdmin, TokenDeleted, TokenRecord};
-
-pub(super) struct PutToken(pub(super) TokenRecord);
-pub(super) struct DeleteToken {
-    pub(super) id: String,
-    pub(super) last_admin: LastAdmin,
-}
+use crate::store::{DeleteToken, LastAdmin, PutToken, TokenDeleted, TokenRecord};
 
 impl Verb for PutToken {
     type Answer = ();
@@ -20,7 +14,7 @@ impl Verb for PutToken {
     const LANE: Lane = Lane::Urgent;
 
     fn apply(&mut self, tx: &mut Tx<'_>) -> rusqlite::Result<()> {
-        let token = &self.0;
+        let token = &self.token;
         tx.statement("INSERT OR IGNORE INTO had_token (one) VALUES (1)")?.execute([])?;
         tx.statement(
             "INSERT INTO tokens (id, name, scopes, secret_sha256, created_at) VALUES (?1, ?2, ?3, ?4, ?5)

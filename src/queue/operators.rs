@@ -1,0 +1,87 @@
+//! What operators do: to jobs (cancel, redrive, delete), queues (pause, resume), kinds and API tokens. Each act carries
+//! who asked for it.
+
+use std::sync::Arc;
+
+use super::{KindError, Queue};
+use crate::job::{JobId, Kind, KindDefinition, QueueName};
+use crate::store::{
+    Actor, Cancel, Cancelled, Delete, DeleteToken, Deleted, LastAdmin, Pause, PutToken, Redrive, Redriven, Resume,
+    StoreError, StoreErrorKind, TokenDeleted, TokenRecord,
+};
+
+impl Queue {
+    /// The same queue, on behalf of somebody: what is cancelled, redriven, deleted, paused, resumed, declared or forgotten
+    /// through it is said to be this actor's doing.
+    pub fn by(&self, actor: Actor) -> Self {
+        Self { inner: self.inner.clone(), by: Some(Arc::new(actor)) }
+    }
+
+    pub(super) fn actor(&self) -> Option<Actor> {
+        self.by.as_deref().cloned()
+    }
+
+    /// Stops a job: at once if it waits; if it runs, its handler is told.
+    pub async fn cancel(&self, id: JobId) -> Result<Cancelled, StoreError> {
+        let cancelled = only(self.inner.store.cancel(Cancel::new([id]).by(self.actor())).await?)?;
+        if cancelled == Cancelled::Requested {
+            self.inner.cancels.announce(id);
+        }
+        Ok(cancelled)
+    }
+
+    /// Puts a failed or cancelled job back into the queue, as if new.
+    pub async fn redrive(&self, id: JobId) -> Result<Redriven, StoreError> {
+        only(self.inner.store.redrive(Redrive::new([id]).by(self.actor())).await?)
+    }
+
+    /// Removes a finished job for good.
+    pub async fn delete(&self, id: JobId) -> Result<Deleted, StoreError> {
+        only(self.inner.store.delete(Delete::new([id]).by(self.actor())).await?)
+    }
+
+    /// Jobs of this queue are not started until it is resumed.
+    pub async fn pause(&self, queue: QueueName) -> Result<(), StoreError> {
+        self.inner.store.pause(Pause::new(queue).by(self.actor())).await
+    }
+
+    /// Ends a pause.
+    pub async fn resume(&self, queue: QueueName) -> Result<(), StoreError> {
+        self.inner.store.resume(Resume::new(queue).by(self.actor())).await
+    }
+
+    /// Declares a kind or changes its declaration; `true` if it is new.
+    pub async fn put_kind(&self, definition: KindDefinition) -> Result<bool, KindError> {
+        self.inner.kinds.put(&*self.inner.store, definition, self.actor()).await
+    }
+
+    /// Forgets a kind; its jobs go on. `false` if it was not declared.
+    pub async fn delete_kind(&self, kind: &Kind) -> Result<bool, KindError> {
+        self.inner.kinds.delete(&*self.inner.store, kind, self.actor()).await
+    }
+
+    /// Keeps an API token, or replaces the one with its id.
+    pub async fn put_token(&self, token: TokenRecord) -> Result<(), StoreError> {
+        self.inner.store.put_token(PutToken::new(token).by(self.actor())).await
+    }
+
+    /// Forgets an API token.
+    pub async fn delete_token(&self, id: &str, last_admin: LastAdmin) -> Result<TokenDeleted, StoreError> {
+        self.inner.store.delete_token(DeleteToken::new(id, last_admin).by(self.actor())).await
+    }
+
+    /// Every API token, by id.
+    pub async fn tokens(&self) -> Result<Vec<TokenRecord>, StoreError> {
+        self.inner.store.tokens().await
+    }
+
+    /// Whether there ever was an API token, also if all are gone.
+    pub async fn had_token(&self) -> Result<bool, StoreError> {
+        self.inner.store.had_token().await
+    }
+}
+
+/// The one answer to a batch of one.
+fn only<T>(answers: Vec<Result<T, StoreError>>) -> Result<T, StoreError> {
+    answers.into_iter().next().unwrap_or_else(|| Err(StoreError::new(StoreErrorKind::Internal, "answer")))
+}

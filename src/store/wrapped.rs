@@ -1,0 +1,153 @@
+//! What happens around every verb of a store, in one place: measuring, and whatever an embedder or a test wants to see,
+//! refuse or delay. Stores know nothing of it.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+
+use super::sealed::Sealed;
+use super::*;
+use crate::job::{AttemptRecord, JobId, JobRecord, KindDefinition, NewJob};
+
+/// What to do before and after every call of a store. See [`Wrapped`].
+#[async_trait]
+pub trait Around: std::fmt::Debug + Send + Sync + 'static {
+    /// Before the store is asked. An error is the answer, and the store is not asked.
+    async fn before(&self, call: Call<'_>) -> Result<(), StoreError> {
+        let _ = call;
+        Ok(())
+    }
+
+    /// After the store has answered.
+    fn after(&self, done: CallDone) {
+        let _ = done;
+    }
+}
+
+#[async_trait]
+impl<A: Around> Around for Arc<A> {
+    async fn before(&self, call: Call<'_>) -> Result<(), StoreError> {
+        (**self).before(call).await
+    }
+
+    fn after(&self, done: CallDone) {
+        (**self).after(done);
+    }
+}
+
+/// A call that has been answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CallDone {
+    /// Which verb.
+    pub verb: &'static str,
+    /// How long the store took.
+    pub took: Duration,
+    /// How many items the answer carries; `None` for an error, and for verbs whose answer is one thing.
+    pub items: Option<usize>,
+}
+
+/// A store with something around each of its verbs.
+#[derive(Debug)]
+pub struct Wrapped<A> {
+    inner: Arc<dyn Store>,
+    around: A,
+}
+
+impl<A: Around> Wrapped<A> {
+    /// Puts `around` around the verbs of `inner`.
+    pub fn new(inner: Arc<dyn Store>, around: A) -> Self {
+        Self { inner, around }
+    }
+}
+
+impl<A: Around> Sealed for Wrapped<A> {}
+
+fn items<T, E>(answer: &Result<Vec<T>, E>) -> Option<usize> {
+    answer.as_ref().ok().map(Vec::len)
+}
+
+fn one<T>(_: &T) -> Option<usize> {
+    None
+}
+
+/// Every verb once: its name in [`Call`], its signature, and how many items its answer carries.
+macro_rules! around_every_verb {
+    ($($room:ident { $($verb:ident $Name:ident($($arg:ident: $request:ty)?) -> $answer:ty, $items:expr;)* })*) => {
+        /// One call of a store's verb, with its request.
+        #[derive(Debug, Clone, Copy)]
+        #[non_exhaustive]
+        pub enum Call<'a> {
+            $($(
+                #[doc = concat!("`", stringify!($verb), "`")]
+                $Name $((&'a $request))?,
+            )*)*
+        }
+
+        impl Call<'_> {
+            /// The verb's name, as in metrics.
+            pub fn verb(&self) -> &'static str {
+                match self {
+                    $($( Self::$Name { .. } => stringify!($verb), )*)*
+                }
+            }
+        }
+
+        /// Every verb, for whoever shows their metrics before the first call.
+        #[cfg(feature = "api")]
+        pub(crate) const VERBS: &[&str] = &[$($( stringify!($verb), )*)*];
+
+        $(
+            #[async_trait]
+            impl<A: Around> $room for Wrapped<A> {
+                $(
+                    async fn $verb(&self $(, $arg: $request)?) -> $answer {
+                        self.around.before(Call::$Name $((&$arg))?).await?;
+                        let began = Instant::now();
+                        let answer = self.inner.$verb($($arg)?).await;
+                        let items = $items(&answer);
+                        self.around.after(CallDone { verb: stringify!($verb), took: began.elapsed(), items });
+                        answer
+                    }
+                )*
+            }
+        )*
+    };
+}
+
+around_every_verb! {
+    JobStore {
+        enqueue Enqueue(jobs: Vec<NewJob>) -> Result<Vec<Enqueued>, NotStored>, items;
+        known Known(jobs: Vec<NewJob>) -> Result<Vec<Option<super::Known>>, StoreError>, items;
+        claim Claim(claim: super::Claim) -> Result<Claimed, StoreError>,
+            (|answer: &Result<Claimed, _>| answer.as_ref().ok().map(|claimed| claimed.leases.len()));
+        extend Extend(extend: super::Extend) -> Result<Vec<Extended>, StoreError>, items;
+        settle Settle(settles: Vec<super::Settle>) -> PerItem<Settled>, items;
+        reap Reap(reap: super::Reap) -> Result<Vec<Reaped>, StoreError>, items;
+        cancel Cancel(cancel: super::Cancel) -> PerItem<Cancelled>, items;
+        redrive Redrive(redrive: super::Redrive) -> PerItem<Redriven>, items;
+        delete Delete(delete: super::Delete) -> PerItem<Deleted>, items;
+        prune Prune(prune: super::Prune) -> Result<Pruned, StoreError>,
+            (|answer: &Result<Pruned, _>| answer.as_ref().ok().map(|pruned| pruned.deleted));
+        get Get(ids: Vec<JobId>) -> Result<Vec<Option<JobRecord>>, StoreError>, items;
+        list List(list: super::List) -> Result<Page, StoreError>,
+            (|answer: &Result<Page, _>| answer.as_ref().ok().map(|page| page.jobs.len()));
+        attempts Attempts(id: JobId) -> Result<Option<Vec<AttemptRecord>>, StoreError>, one;
+        stats Stats() -> Result<super::Stats, StoreError>, one;
+    }
+    CatalogStore {
+        pause Pause(pause: super::Pause) -> Result<(), StoreError>, one;
+        resume Resume(resume: super::Resume) -> Result<(), StoreError>, one;
+        put_kind PutKind(put: super::PutKind) -> Result<bool, StoreError>, one;
+        delete_kind DeleteKind(delete: super::DeleteKind) -> Result<bool, StoreError>, one;
+        kinds Kinds() -> Result<Vec<KindDefinition>, StoreError>, items;
+        put_token PutToken(put: super::PutToken) -> Result<(), StoreError>, one;
+        tokens Tokens() -> Result<Vec<TokenRecord>, StoreError>, items;
+        had_token HadToken() -> Result<bool, StoreError>, one;
+        delete_token DeleteToken(delete: super::DeleteToken) -> Result<TokenDeleted, StoreError>, one;
+    }
+    Store {
+        ping Ping() -> Result<(), StoreError>, one;
+    }
+}
