@@ -15,7 +15,8 @@ use steadfast::job::{
 };
 use steadfast::store::postgres::{PostgresStore, migrate};
 use steadfast::store::{
-    Beat, Cancelled, Deleted, Extend, Extended, List, Prune, Reap, Redriven, Settle, Settled, Store,
+    Beat, Cancel, Cancelled, CatalogStore, Delete, Deleted, Extend, Extended, JobStore, List, Pause, Prune, PutKind,
+    Reap, Redrive, Redriven, Resume, Settle, Settled,
 };
 use tokio_postgres::Client;
 use uuid::Uuid;
@@ -96,13 +97,12 @@ impl World {
     }
 
     async fn start(&self, kind: &str) -> LeaseKey {
-        let mut claim = claim(1);
-        claim.kinds = Some(vec![Kind::new(kind).unwrap()]);
-        self.store.claim(claim).await.unwrap().remove(0).key()
+        let claim = claim(1).kinds(vec![Kind::new(kind).unwrap()]);
+        self.store.claim(claim).await.unwrap().leases.remove(0).key()
     }
 
     async fn settle(&self, lease: LeaseKey, outcome: Outcome) -> Settled {
-        self.store.settle(vec![Settle { lease, outcome }]).await.unwrap().remove(0).unwrap()
+        self.store.settle(vec![Settle::new(lease, outcome)]).await.unwrap().remove(0).unwrap()
     }
 
     async fn end(&self, kind: &str, outcome: Outcome) {
@@ -111,18 +111,18 @@ impl World {
     }
 
     async fn cancel(&self, kind: &str) -> Cancelled {
-        self.store.cancel(vec![self.id_of(kind).await]).await.unwrap().remove(0).unwrap()
+        self.store.cancel(Cancel::new([self.id_of(kind).await])).await.unwrap().remove(0).unwrap()
     }
 
     async fn redrive(&self, kind: &str) {
-        let redriven = self.store.redrive(vec![self.id_of(kind).await]).await.unwrap().remove(0).unwrap();
+        let redriven = self.store.redrive(Redrive::new([self.id_of(kind).await])).await.unwrap().remove(0).unwrap();
         assert!(matches!(redriven, Redriven::Queued(_)), "{redriven:?}");
     }
 
     /// Claims and finishes whatever is due; answers the kinds, sorted.
     async fn work_off(&self) -> Vec<String> {
         let mut kinds = Vec::new();
-        for lease in self.store.claim(claim(100)).await.unwrap() {
+        for lease in self.store.claim(claim(100)).await.unwrap().leases {
             kinds.push(lease.job().kind.to_string());
             assert_eq!(self.settle(lease.key(), Outcome::Succeeded(None)).await, Settled::Recorded);
         }
@@ -135,13 +135,13 @@ impl World {
         let mut kind = KindDefinition::any(Kind::new("queued").unwrap());
         kind.schema = Some(serde_json::json!({ "type": "object" }));
         kind.defaults.retry = Some(RetryPolicy::default());
-        self.store.put_kind(kind).await.unwrap();
-        self.store.pause(QueueName::new("letters").unwrap()).await.unwrap();
+        self.store.put_kind(PutKind::new(kind)).await.unwrap();
+        self.store.pause(Pause::new(QueueName::new("letters").unwrap())).await.unwrap();
         for kind in KINDS {
             self.store.enqueue(vec![checked(job(kind))]).await.unwrap();
         }
         // A part of the counts is rolled up, a part is not.
-        self.store.reap(Reap { limit: 1 }).await.unwrap();
+        self.store.reap(Reap::up_to(1)).await.unwrap();
         self.end("succeeded", Outcome::succeeded(Some(Json::parse(r#"{"sent":1}"#.into()).unwrap()))).await;
         for kind in ["failed", "redriven", "retrying"] {
             self.end(kind, failed("the first time", Duration::from_secs(1))).await;
@@ -155,8 +155,8 @@ impl World {
         self.end("released", Outcome::Released).await;
         assert_eq!(self.cancel("cancelled").await, Cancelled::Now);
         let lease = self.start("running").await;
-        let progress = Some(Progress::new(Some(40), Some("on its way")));
-        self.store.extend(Extend { beats: vec![Beat { lease, progress }], lease: None }).await.unwrap();
+        let beat = Beat::new(lease).progress(Progress::new(Some(40), Some("on its way")));
+        self.store.extend(Extend::new([beat])).await.unwrap();
         self.start("running-with-a-dead-worker").await;
         self.start("running-and-to-be-cancelled").await;
         assert_eq!(self.cancel("running-and-to-be-cancelled").await, Cancelled::Requested);
@@ -249,8 +249,7 @@ async fn every_job_of_a_migrated_database_goes_on_its_way() {
         let database = load(version).await;
         migrate(&database.settings()).await.unwrap();
         let world = World::new(database).await;
-        let list = List { limit: 100, ..List::default() };
-        let jobs = world.store.list(list.clone()).await.unwrap().jobs;
+        let jobs = world.store.list(List::new().limit(100)).await.unwrap().jobs;
         assert_eq!(jobs.len(), KINDS.len());
         let mut counts = BTreeMap::<Status, u64>::new();
         for job in &jobs {
@@ -261,8 +260,7 @@ async fn every_job_of_a_migrated_database_goes_on_its_way() {
 
         // Leases that were granted before the upgrade are worth what they were.
         let (running, to_stop) = (world.lease("running").await, world.lease("running-and-to-be-cancelled").await);
-        let beats = [running, to_stop].map(|lease| Beat { lease, progress: None }).to_vec();
-        let extended = world.store.extend(Extend { beats, lease: None }).await.unwrap();
+        let extended = world.store.extend(Extend::new([running, to_stop].map(Beat::new))).await.unwrap();
         assert_eq!(extended, [Extended::Ok, Extended::Cancel]);
         assert_eq!(world.settle(running, Outcome::Succeeded(None)).await, Settled::Recorded);
         assert_eq!(world.settle(to_stop, Outcome::Cancelled).await, Settled::Recorded);
@@ -275,16 +273,17 @@ async fn every_job_of_a_migrated_database_goes_on_its_way() {
         assert_eq!((again.created, again.job.id), (false, world.id_of("queued-with-a-key").await));
         world.redrive("failed").await;
         world.redrive("cancelled").await;
-        let deleted = world.store.delete(vec![world.id_of("succeeded").await]).await.unwrap().remove(0).unwrap();
+        let deleted =
+            world.store.delete(Delete::new([world.id_of("succeeded").await])).await.unwrap().remove(0).unwrap();
         assert_eq!(deleted, Deleted::Gone);
 
         // What is due is claimed, and later the rest; the dead worker's job comes back.
         let due = ["cancelled", "failed", "queued", "queued-with-a-key", "redriven", "released"];
         assert_eq!(world.work_off().await, due);
         world.advance(Duration::from_secs(2 * 60 * 60)).await;
-        let reaped = world.store.reap(Reap { limit: 100 }).await.unwrap();
+        let reaped = world.store.reap(Reap::up_to(100)).await.unwrap();
         assert_eq!(reaped.iter().map(|job| job.kind.as_str()).collect::<Vec<_>>(), ["running-with-a-dead-worker"]);
-        world.store.resume(QueueName::new("letters").unwrap()).await.unwrap();
+        world.store.resume(Resume::new(QueueName::new("letters").unwrap())).await.unwrap();
         let later = ["queued-for-later", "queued-in-a-paused-queue", "retrying", "running-with-a-dead-worker"];
         assert_eq!(world.work_off().await, later);
 
@@ -293,8 +292,7 @@ async fn every_job_of_a_migrated_database_goes_on_its_way() {
         assert_eq!(history.iter().map(|attempt| attempt.attempt).collect::<Vec<_>>(), [1, 2, 1]);
         let ended = BTreeMap::from([(Status::Succeeded, KINDS.len() as u64 - 2), (Status::Cancelled, 1)]);
         assert_eq!(counted(&world.store).await, ended);
-        let keep = Duration::ZERO;
-        let prune = Prune { keep_succeeded: keep, keep_cancelled: keep, keep_failed: keep, after: None, limit: 1000 };
+        let prune = Prune::keeping(Duration::ZERO).limit(1000);
         assert_eq!(world.store.prune(prune).await.unwrap().deleted, KINDS.len() - 1);
         assert_eq!(rows(&world.admin).await.iter().filter(|(table, _)| table == "attempts").count(), 0);
     }
