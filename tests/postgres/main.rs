@@ -9,9 +9,9 @@
 mod batches;
 mod enqueue_in;
 mod faults;
-mod foreign_hands;
+mod low_water_marks;
+mod manual_edits;
 mod many_processes;
-mod marks;
 mod migrations;
 mod notifications;
 mod opening;

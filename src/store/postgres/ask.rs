@@ -5,7 +5,7 @@ use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
 use super::core::Core;
-use super::trouble::{Effect, Tries, Trouble};
+use super::error::{Effect, Tries, Trouble};
 use crate::store::StoreError;
 
 /// Runs one statement in its own transaction.

@@ -4,8 +4,8 @@ use jiff::Timestamp;
 
 use super::ask::{ask, read};
 use super::core::Core;
+use super::error::Effect;
 use super::row;
-use super::trouble::Effect;
 use crate::job::{AttemptRecord, JobId};
 use crate::store::StoreError;
 

@@ -11,9 +11,9 @@ use uuid::Uuid;
 
 use super::ask::{ask, read};
 use super::core::Core;
+use super::error::{Effect, Tries, Trouble};
 use super::lanes::{Lane, Placed};
 use super::row::{self, JOB_COLUMN_COUNT};
-use super::trouble::{Effect, Tries, Trouble};
 use crate::job::limits::BATCH_MAX;
 use crate::job::{ErrorText, Lease, LeaseToken};
 use crate::store::{Claim, Claimed, StoreError, complain};

@@ -4,7 +4,7 @@
 use tokio::time::timeout;
 
 use super::core::Core;
-use super::trouble::{Effect, Tries, Trouble};
+use super::error::{Effect, Tries, Trouble};
 use crate::store::StoreError;
 
 /// 20,000 changes in one step: some tens of milliseconds.

@@ -6,8 +6,8 @@ use uuid::Uuid;
 
 use super::ask::{ask, read};
 use super::core::Core;
+use super::error::Effect;
 use super::row;
-use super::trouble::Effect;
 use crate::job::JobId;
 use crate::store::{Deleted, PerItem};
 

@@ -12,9 +12,9 @@ use uuid::Uuid;
 
 use super::batch::Flush;
 use super::core::Core;
+use super::error::{self, Effect, Tries, Trouble};
 use super::known::{Holders, Probe, digest_of};
 use super::row;
-use super::trouble::{self, Effect, Tries, Trouble};
 use crate::job::{JobRecord, NewJob, Start};
 use crate::planted::{Bug, planted};
 use crate::store::{EnqueueAnswer, Enqueued, KeyTaken, StoreError, StoreErrorKind};
@@ -92,7 +92,7 @@ impl Flush for EnqueueFlush {
 /// stored the batch: then the lock is its own, and what is stored must not be said to be refused.
 fn is_of_one_call(error: &StoreError) -> bool {
     let may_be_stored = error.kind() == StoreErrorKind::OutcomeUnknown && !planted(Bug::OutcomeForgotten);
-    !may_be_stored && (error.kind() == StoreErrorKind::Rejected || trouble::is_lock_timeout(error))
+    !may_be_stored && (error.kind() == StoreErrorKind::Rejected || error::is_lock_timeout(error))
 }
 
 impl EnqueueFlush {
@@ -104,7 +104,7 @@ impl EnqueueFlush {
                 continue;
             }
             let answer = self.store(&call.iter().collect::<Vec<_>>()).await;
-            lock_timeouts.extend(answer.as_ref().err().filter(|error| trouble::is_lock_timeout(error)).cloned());
+            lock_timeouts.extend(answer.as_ref().err().filter(|error| error::is_lock_timeout(error)).cloned());
             answers.push(answer);
         }
         answers

@@ -4,7 +4,7 @@ use tokio_postgres::Transaction;
 
 use super::PostgresStore;
 use super::enqueue::{Statements, store};
-use super::trouble::Trouble;
+use super::error::Trouble;
 use super::wake::channel;
 use crate::job::NewJob;
 use crate::store::{EnqueueAnswer, Enqueued, NotStored};

@@ -10,8 +10,8 @@ use tokio_postgres::Row;
 use uuid::Uuid;
 
 use super::core::Core;
+use super::error::{Effect, Tries, Trouble};
 use super::row;
-use super::trouble::{Effect, Tries, Trouble};
 use crate::job::Progress;
 use crate::planted::{Bug, planted};
 use crate::store::{Beat, Extend, Extended, StoreError};

@@ -5,8 +5,8 @@ use tokio_postgres::types::ToSql;
 
 use super::ask::{ask, read};
 use super::core::Core;
+use super::error::Effect;
 use super::row;
-use super::trouble::Effect;
 use crate::job::{Kind, KindDefaults, KindDefinition, QueueName};
 use crate::store::{StoreError, StoreErrorKind};
 

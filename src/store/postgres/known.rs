@@ -7,8 +7,8 @@ use uuid::Uuid;
 
 use super::ask::{ask, read};
 use super::core::Core;
-use super::trouble::Effect;
-use super::{get, row};
+use super::error::Effect;
+use super::{lookup, row};
 use crate::job::NewJob;
 use crate::planted::{Bug, planted};
 use crate::store::{KeyTaken, Known, StoreError};
@@ -74,7 +74,7 @@ pub(super) async fn known(core: &Core, jobs: Vec<NewJob>) -> Result<Vec<Option<K
         holders.insert(asked, job, is_same);
     }
     let same = holders.0.values().filter(|holder| holder.is_same).map(|holder| row::id(holder.job)).collect();
-    let records = get::get(core, same).await?.into_iter().flatten();
+    let records = lookup::get(core, same).await?.into_iter().flatten();
     let records: HashMap<_, _> = records.map(|job| (*job.id.as_uuid(), job)).collect();
     let known = jobs.iter().map(|job| match holders.0.get(job.id().as_uuid())? {
         holder if holder.is_same => records.get(&holder.job).cloned().map(Known::Same),

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use uuid::Uuid;
 
-use super::moment::Moment;
+use super::timestamp::Moment;
 use crate::job::JobRecord;
 use crate::planted::{Bug, planted};
 use crate::store::Claim;

@@ -5,9 +5,9 @@ use uuid::Uuid;
 
 use super::ask::{ask, read};
 use super::core::Core;
+use super::error::Effect;
 use super::row;
 use super::sql::Sql;
-use super::trouble::Effect;
 use crate::job::{JobId, Status};
 use crate::store::{List, Page, StoreError};
 

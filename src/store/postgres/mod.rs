@@ -3,7 +3,7 @@
 //! One table of jobs is the truth; every verb is one conditional statement on it, fenced by the lease token, decided by
 //! the server's clock. What a process remembers (lanes, wakes) only hurries. Nothing here rests on isolation levels,
 //! replicas or this machine's clock. One file per verb, each beside its SQL; `pool` connects, `driver` is where the
-//! connections live, `cause` keeps data out of errors, `trouble` says what to try again, `batch` lets calls share a
+//! connections live, `cause` keeps data out of errors, `error` says what to try again, `batch` lets calls share a
 //! commit, `lanes` says where a claim starts to look.
 //!
 //! Nothing here logs what is stored, but the driver does: at `debug` it prints the parameters of every statement. A program
@@ -12,7 +12,6 @@
 mod ask;
 mod attempts;
 mod batch;
-mod cancel;
 mod cause;
 mod claim;
 mod core;
@@ -21,20 +20,21 @@ mod delete;
 mod driver;
 mod enqueue;
 mod enqueue_in;
+mod error;
 mod extend;
-mod get;
 mod kinds;
 mod known;
 mod lanes;
 mod list;
+mod lookup;
 mod migrate;
-mod moment;
 mod observe;
 mod open;
-mod pause;
+mod operator;
 mod ping;
 mod pool;
 mod prune;
+mod queues;
 mod reap;
 mod redrive;
 mod row;
@@ -44,9 +44,9 @@ mod sql;
 #[cfg(feature = "sqlx")]
 mod sqlx;
 mod stats;
+mod timestamp;
 mod tls;
 mod tokens;
-mod trouble;
 mod wake;
 
 use std::fmt;
@@ -65,9 +65,9 @@ pub use settings::PostgresSettings;
 use self::batch::Batcher;
 use self::core::Core;
 use self::enqueue::EnqueueFlush;
+use self::error::Trouble;
 use self::pool::Dial;
 use self::settle::SettleFlush;
-use self::trouble::Trouble;
 use super::sealed::Sealed;
 use super::{
     Cancel, Cancelled, CatalogStore, Claim, Claimed, Delete, DeleteKind, DeleteToken, Deleted, Enqueued, Extend,
@@ -155,7 +155,7 @@ impl JobStore for PostgresStore {
     }
 
     async fn cancel(&self, cancel: Cancel) -> PerItem<Cancelled> {
-        cancel::cancel(&self.core, cancel.ids).await
+        operator::cancel(&self.core, cancel.ids).await
     }
 
     async fn redrive(&self, redrive: Redrive) -> PerItem<Redriven> {
@@ -171,7 +171,7 @@ impl JobStore for PostgresStore {
     }
 
     async fn get(&self, ids: Vec<JobId>) -> Result<Vec<Option<JobRecord>>, StoreError> {
-        get::get(&self.core, ids).await
+        lookup::get(&self.core, ids).await
     }
 
     async fn list(&self, list: List) -> Result<Page, StoreError> {
@@ -190,11 +190,11 @@ impl JobStore for PostgresStore {
 #[async_trait]
 impl CatalogStore for PostgresStore {
     async fn pause(&self, pause: Pause) -> Result<(), StoreError> {
-        pause::pause(&self.core, pause.queue).await
+        queues::pause(&self.core, pause.queue).await
     }
 
     async fn resume(&self, resume: Resume) -> Result<(), StoreError> {
-        pause::resume(&self.core, resume.queue).await
+        queues::resume(&self.core, resume.queue).await
     }
 
     async fn put_kind(&self, put: PutKind) -> Result<bool, StoreError> {

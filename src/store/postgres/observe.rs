@@ -7,10 +7,10 @@ use tokio_postgres::Client;
 use tokio_postgres::types::ToSql;
 
 use super::cause::Cause;
+use super::error::Trouble;
 use super::open::{check_server, connect};
 use super::pool::{Dial, quoted};
 use super::settings::PostgresSettings;
-use super::trouble::Trouble;
 use crate::store::{OpenError, StoreError};
 
 /// What bears on durability and speed.

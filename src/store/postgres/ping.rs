@@ -3,7 +3,7 @@
 use tokio::time::timeout;
 
 use super::core::Core;
-use super::trouble::{Effect, Tries, Trouble};
+use super::error::{Effect, Tries, Trouble};
 use crate::store::StoreError;
 
 /// What a write in this session would meet: the session's default, as the server's settings have it by now, or a

@@ -17,8 +17,8 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::cause::Cause;
 use super::driver::Driver;
+use super::error::Trouble;
 use super::settings::{Address, PostgresSettings};
-use super::trouble::Trouble;
 use crate::store::OpenError;
 
 /// Everything needed to make a connection.

@@ -4,8 +4,8 @@ use uuid::Uuid;
 
 use super::ask::{ask, read};
 use super::core::Core;
+use super::error::Effect;
 use super::row;
-use super::trouble::Effect;
 use crate::store::{Prune, Pruned, StoreError};
 
 pub(super) async fn prune(core: &Core, prune: Prune) -> Result<Pruned, StoreError> {

@@ -8,8 +8,8 @@ use tokio_postgres::Row;
 use uuid::Uuid;
 
 use super::core::Core;
+use super::error::{Effect, Tries, Trouble};
 use super::settle::Endings;
-use super::trouble::{Effect, Tries, Trouble};
 use super::{counts, row};
 use crate::job::limits::BATCH_MAX;
 use crate::job::{Ending, Expiry, Held, LeaseKey, RetryPolicy, Transition, decide};

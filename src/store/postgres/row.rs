@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use tokio_postgres::Row;
 use uuid::Uuid;
 
-use super::moment::Moment;
+use super::timestamp::Moment;
 use crate::job::limits::NAME_MAX_BYTES;
 use crate::job::{JobId, JobRecord, Json, Kind, QueueName, Status, WorkerId};
 

@@ -16,9 +16,9 @@ use uuid::Uuid;
 use super::ask::{ask, read};
 use super::batch::Flush;
 use super::core::Core;
+use super::error::{self, Effect, Tries, Trouble};
 use super::lanes::{Lane, Placed};
 use super::row;
-use super::trouble::{self, Effect, Tries, Trouble};
 use crate::job::{Ending, Held, Kind, LeaseKey, Outcome, RetryPolicy, Status, Transition, decide};
 use crate::store::{FailedAttempt, PerItem, Settle, Settled, StoreError, StoreErrorKind};
 
@@ -58,7 +58,7 @@ async fn each(core: &Core, settles: &[Settle]) -> PerItem<Settled> {
             }
             Ok(answers)
         }
-        Err(error) if trouble::is_lock_timeout(&error) => around_locked(core, settles, error).await,
+        Err(error) if error::is_lock_timeout(&error) => around_locked(core, settles, error).await,
         Err(error) => Err(error),
     }
 }

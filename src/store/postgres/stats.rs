@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use tokio::time::timeout;
 
 use super::core::Core;
-use super::trouble::{Effect, Tries, Trouble};
+use super::error::{Effect, Tries, Trouble};
 use super::{claim, counts, row};
 use crate::store::{Stats, StoreError};
 

@@ -5,8 +5,8 @@ use tokio_postgres::types::ToSql;
 
 use super::ask::{ask, read};
 use super::core::Core;
-use super::moment::Moment;
-use super::trouble::Effect;
+use super::error::Effect;
+use super::timestamp::Moment;
 use crate::store::{LastAdmin, StoreError, StoreErrorKind, TokenDeleted, TokenRecord};
 
 pub(super) async fn put_token(core: &Core, token: TokenRecord) -> Result<(), StoreError> {

@@ -2,7 +2,7 @@
 
 use super::ask::ask;
 use super::core::Core;
-use super::trouble::Effect;
+use super::error::Effect;
 use crate::job::QueueName;
 use crate::store::StoreError;
 
