@@ -2,7 +2,7 @@
 //! completes.
 //!
 //! The tables are in use meanwhile. A statement that waits for a table lock makes everything behind it wait as well, so
-//! a step waits for its locks only a moment, gives up its place in the lock queue, and tries again later.
+//! a step waits for its locks only a moment, gives up its position in the lock queue, and tries again later.
 
 use std::time::Duration;
 
@@ -10,9 +10,9 @@ use tokio::time::sleep;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, SimpleQueryMessage};
 
-use super::cause::Cause;
+use super::error::Cause;
 use super::open::{check_server, connect, newer_than_known};
-use super::pool::{Dial, quoted};
+use super::pool::{Connector, quoted};
 use super::settings::PostgresSettings;
 use super::sql::rendered;
 use crate::store::OpenError;
@@ -92,16 +92,16 @@ pub async fn migrate(settings: &PostgresSettings) -> Result<usize, OpenError> {
 }
 
 async fn apply(settings: &PostgresSettings, steps: &[Step], lock_wait: LockWait) -> Result<usize, OpenError> {
-    let dial = Dial::new(settings)?;
-    let mut turn = connect(&dial, settings).await?;
-    let client = connect(&dial, settings).await?;
-    check_server(&client, &dial, settings).await?;
-    let explain = |error, version| explain(error, &dial, &settings.schema, version);
+    let connector = Connector::new(settings)?;
+    let mut turn = connect(&connector, settings).await?;
+    let client = connect(&connector, settings).await?;
+    check_server(&client, &connector, settings).await?;
+    let explain = |error, version| explain(error, &connector, &settings.schema, version);
     let turn = take_turn(&mut turn, &settings.schema).await.map_err(|error| explain(error, 1))?;
-    let mut migrator = Migrator { client, session: dial.session(), schema: &settings.schema, lock_wait };
+    let mut migrator = Migrator { client, session: connector.session(), schema: &settings.schema, lock_wait };
     let found = migrator.find_version().await.map_err(|error| explain(error, 1))?;
     if found > steps.len() as i32 {
-        return Err(newer_than_known(found, steps.len() as i32, &dial, settings));
+        return Err(newer_than_known(found, steps.len() as i32, &connector, settings));
     }
     let pending = (1..).zip(steps).skip(found as usize);
     let mut applied = 0;
@@ -286,7 +286,7 @@ fn is_of_a_lock(error: &tokio_postgres::Error) -> bool {
     matches!(error.code(), Some(&SqlState::LOCK_NOT_AVAILABLE | &SqlState::T_R_DEADLOCK_DETECTED))
 }
 
-fn explain(error: tokio_postgres::Error, dial: &Dial, schema: &str, version: i32) -> OpenError {
+fn explain(error: tokio_postgres::Error, connector: &Connector, schema: &str, version: i32) -> OpenError {
     let (problem, way_out) = match error.code().map(SqlState::code) {
         Some("42501") => (
             format!("this user may not create tables in schema {schema:?}"),
@@ -304,7 +304,7 @@ fn explain(error: tokio_postgres::Error, dial: &Dial, schema: &str, version: i32
         Some(_) => (format!("migration {version} failed"), "see the server's message, and run it again"),
         None => (format!("the connection was lost during migration {version}"), "run it again: it goes on from there"),
     };
-    OpenError::new(&dial.shown, problem, way_out).caused_by(Cause::from(&error))
+    OpenError::new(&connector.shown, problem, way_out).caused_by(Cause::from(&error))
 }
 
 #[cfg(test)]

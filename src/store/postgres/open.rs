@@ -6,9 +6,9 @@ use tokio::time::timeout;
 use tokio_postgres::Client;
 use tokio_postgres::error::SqlState;
 
-use super::cause::Cause;
+use super::error::Cause;
 use super::migrate::{SUPPORTED, SchemaVersions, VERSIONS_TABLE};
-use super::pool::{Dial, quoted};
+use super::pool::{Connector, quoted};
 use super::settings::PostgresSettings;
 use crate::store::OpenError;
 
@@ -19,11 +19,11 @@ const SERVER_MIN: i32 = 130_000;
 const UNSAFE: [(&str, &str); 3] = [("fsync", "off"), ("full_page_writes", "off"), ("synchronous_commit", "off")];
 
 /// A first connection, with every way it can fail put in words.
-pub(super) async fn connect(dial: &Dial, settings: &PostgresSettings) -> Result<Client, OpenError> {
+pub(super) async fn connect(connector: &Connector, settings: &PostgresSettings) -> Result<Client, OpenError> {
     // Name resolution and TLS are not covered by the driver's own limit.
     let limit = settings.connect_timeout + Duration::from_secs(1);
-    let connected = timeout(limit, dial.connect()).await;
-    let fail = |problem: &str, way_out: &str| OpenError::new(&dial.shown, problem, way_out);
+    let connected = timeout(limit, connector.connect()).await;
+    let fail = |problem: &str, way_out: &str| OpenError::new(&connector.shown, problem, way_out);
     let error = match connected {
         Ok(Ok((client, _))) => return Ok(client),
         Ok(Err(error)) => error,
@@ -60,17 +60,25 @@ fn chain(error: &dyn std::error::Error) -> String {
 }
 
 /// The server is new enough and set up to keep what it acknowledges.
-pub(super) async fn check_server(client: &Client, dial: &Dial, settings: &PostgresSettings) -> Result<(), OpenError> {
+pub(super) async fn check_server(
+    client: &Client,
+    connector: &Connector,
+    settings: &PostgresSettings,
+) -> Result<(), OpenError> {
     let unasked = |error: tokio_postgres::Error| {
-        OpenError::new(&dial.shown, "the server does not answer as PostgreSQL does", "check what the URL points to")
-            .caused_by(Cause::from(&error))
+        OpenError::new(
+            &connector.shown,
+            "the server does not answer as PostgreSQL does",
+            "check what the URL points to",
+        )
+        .caused_by(Cause::from(&error))
     };
     let version: i32 = client
         .query_one("SELECT pg_catalog.current_setting('server_version_num')::integer", &[])
         .await
         .and_then(|row| row.try_get(0))
         .map_err(unasked)?;
-    check_version(version, &dial.shown)?;
+    check_version(version, &connector.shown)?;
     let names: Vec<&str> = UNSAFE.iter().map(|(name, _)| *name).collect();
     // What the server would do by itself; on these connections synchronous_commit has been set already.
     let sql = "SELECT name, reset_val FROM pg_catalog.pg_settings WHERE name = ANY($1)";
@@ -82,12 +90,12 @@ pub(super) async fn check_server(client: &Client, dial: &Dial, settings: &Postgr
         }
         if !settings.allow_unsafe_server_settings {
             return Err(OpenError::new(
-                &dial.shown,
+                &connector.shown,
                 format!("the server runs with {name} = {value} and can lose jobs it has acknowledged"),
                 format!("set {name} = on, or allow unsafe server settings if the data may be lost"),
             ));
         }
-        tracing::warn!(server = %dial.shown, "the server runs with {name} = {value}: acknowledged jobs can be lost");
+        tracing::warn!(server = %connector.shown, "the server runs with {name} = {value}: acknowledged jobs can be lost");
     }
     Ok(())
 }
@@ -102,7 +110,11 @@ fn check_version(version: i32, shown: &str) -> Result<(), OpenError> {
 }
 
 /// The tables are of a version that this program works on.
-pub(super) async fn check_schema(client: &Client, dial: &Dial, settings: &PostgresSettings) -> Result<(), OpenError> {
+pub(super) async fn check_schema(
+    client: &Client,
+    connector: &Connector,
+    settings: &PostgresSettings,
+) -> Result<(), OpenError> {
     let table = format!("{}.{VERSIONS_TABLE}", quoted(&settings.schema));
     let found = match client.query_one(&format!("SELECT coalesce(max(version), 0) FROM {table}"), &[]).await {
         Ok(row) => row.try_get::<_, i32>(0).unwrap_or(0),
@@ -111,45 +123,44 @@ pub(super) async fn check_schema(client: &Client, dial: &Dial, settings: &Postgr
             Some("42501") => {
                 let problem = format!("this user may not read the tables in schema {:?}", settings.schema);
                 let way_out = "GRANT it USAGE on the schema and ALL on its tables, or connect as their owner";
-                return Err(OpenError::new(&dial.shown, problem, way_out).caused_by(Cause::from(&error)));
+                return Err(OpenError::new(&connector.shown, problem, way_out).caused_by(Cause::from(&error)));
             }
             _ => {
                 let problem = "the version of its tables cannot be read";
-                return Err(
-                    OpenError::new(&dial.shown, problem, "see the server's message").caused_by(Cause::from(&error))
-                );
+                return Err(OpenError::new(&connector.shown, problem, "see the server's message")
+                    .caused_by(Cause::from(&error)));
             }
         },
     };
-    check_schema_version(found, &SUPPORTED, dial, settings)
+    check_schema_version(found, &SUPPORTED, connector, settings)
 }
 
 fn check_schema_version(
     found: i32,
     supported: &SchemaVersions,
-    dial: &Dial,
+    connector: &Connector,
     settings: &PostgresSettings,
 ) -> Result<(), OpenError> {
     let SchemaVersions { min, max } = *supported;
     let schema = &settings.schema;
-    let fail = |problem: String, way_out: &str| Err(OpenError::new(&dial.shown, problem, way_out));
+    let fail = |problem: String, way_out: &str| Err(OpenError::new(&connector.shown, problem, way_out));
     match found {
         0 => fail(format!("schema {schema:?} has no tables of this program"), "run `steadfast migrate`"),
         older if older < min => fail(
             format!("schema {schema:?} is at version {older}, this program needs {min} or newer"),
             "run `steadfast migrate`",
         ),
-        newer if newer > max => Err(newer_than_known(newer, max, dial, settings)),
+        newer if newer > max => Err(newer_than_known(newer, max, connector, settings)),
         _ => Ok(()),
     }
 }
 
 /// The tables were made by a later version of this program.
-pub(super) fn newer_than_known(found: i32, max: i32, dial: &Dial, settings: &PostgresSettings) -> OpenError {
+pub(super) fn newer_than_known(found: i32, max: i32, connector: &Connector, settings: &PostgresSettings) -> OpenError {
     let schema = &settings.schema;
     let problem = format!("schema {schema:?} is at version {found}, this program knows only up to {max}");
     let way_out = "use the program that is as new as the tables: run `steadfast migrate` only with that one";
-    OpenError::new(&dial.shown, problem, way_out)
+    OpenError::new(&connector.shown, problem, way_out)
 }
 
 #[cfg(test)]
@@ -169,8 +180,8 @@ mod tests {
     #[test]
     fn every_schema_version_from_the_oldest_to_the_newest_known_is_accepted_and_no_other() {
         let settings = PostgresSettings::new("postgres://me@db.example/jobs");
-        let dial = Dial::new(&settings).unwrap();
-        let check = |found| check_schema_version(found, &SchemaVersions { min: 3, max: 5 }, &dial, &settings);
+        let connector = Connector::new(&settings).unwrap();
+        let check = |found| check_schema_version(found, &SchemaVersions { min: 3, max: 5 }, &connector, &settings);
         assert!((3..=5).all(|found| check(found).is_ok()));
         for (found, way_out) in [
             (0, "has no tables of this program; run `steadfast migrate`"),
