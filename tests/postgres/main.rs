@@ -16,6 +16,7 @@ mod migrations;
 mod notifications;
 mod opening;
 mod plans;
+mod pooler;
 #[path = "../support/proxy.rs"]
 mod proxy;
 mod runtimes;

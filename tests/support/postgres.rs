@@ -24,7 +24,7 @@ static SHARED: OnceCell<Cluster> = OnceCell::const_new();
 /// The password of the superuser; it must never show up in an error.
 pub(crate) const PASSWORD: &str = "not-for-anybodys-eyes";
 
-const USER: &str = "steadfast";
+pub(crate) const USER: &str = "steadfast";
 const TEMPLATE: &str = "steadfast_template";
 
 /// A schema in every test database whose `now()` stands still; see [`TestDatabase::held_clock`].
@@ -149,6 +149,18 @@ impl Cluster {
 
     pub(crate) fn port(&self) -> u16 {
         self.port
+    }
+
+    /// Whom it runs as, if this process is root.
+    pub(crate) fn user(&self) -> Option<(u32, u32)> {
+        self.run_as
+    }
+
+    /// Lets another program run as the same user.
+    pub(crate) fn as_its_user(&self, command: &mut Command) {
+        if let Some((uid, gid)) = self.run_as {
+            command.uid(uid).gid(gid);
+        }
     }
 
     /// The URL of one of its databases, as superuser.

@@ -49,15 +49,15 @@ pub(super) struct Batcher<F: Flush> {
 impl<F: Flush> Batcher<F> {
     /// The sender, and the task that flushes, to be spawned. It ends when the batcher is gone and all is begun.
     pub(super) fn new(flush: F, timeout: Duration) -> (Self, impl Future<Output = ()> + Send + 'static) {
-        let (sender, waiting) = mpsc::channel(PENDING_MAX);
-        (Self { sender, timeout }, run(Arc::new(flush), waiting))
+        let (sender, pending) = mpsc::channel(PENDING_MAX);
+        (Self { sender, timeout }, run(Arc::new(flush), pending))
     }
 
     /// Answers once it is done. A caller that goes away does not stop what it asked for.
     pub(super) async fn call(&self, call: F::Call) -> Result<F::Answer, StoreError> {
         let (answer, answered) = oneshot::channel();
-        let waiting = PendingCall { call, until: Instant::now() + self.timeout, answer };
-        let entered = tokio::time::timeout(self.timeout, self.sender.send(waiting)).await;
+        let pending = PendingCall { call, until: Instant::now() + self.timeout, answer };
+        let entered = tokio::time::timeout(self.timeout, self.sender.send(pending)).await;
         match entered {
             Err(_) => return Err(StoreError::new(StoreErrorKind::Timeout, F::VERB)),
             Ok(Err(_)) => return Err(StoreError::new(StoreErrorKind::Unavailable, F::VERB)),
@@ -68,7 +68,7 @@ impl<F: Flush> Batcher<F> {
     }
 }
 
-async fn run<F: Flush>(flush: Arc<F>, mut waiting: mpsc::Receiver<PendingCall<F>>) {
+async fn run<F: Flush>(flush: Arc<F>, mut pending: mpsc::Receiver<PendingCall<F>>) {
     let in_flight = Arc::new(Semaphore::new(F::IN_FLIGHT));
     let mut held = None;
     loop {
@@ -77,13 +77,13 @@ async fn run<F: Flush>(flush: Arc<F>, mut waiting: mpsc::Receiver<PendingCall<F>
         };
         let Some(first) = (match held.take() {
             Some(first) => Some(first),
-            None => waiting.recv().await,
+            None => pending.recv().await,
         }) else {
             return;
         };
         let mut batch = vec![first];
         let mut items = F::weight(&batch[0].call);
-        while let Ok(next) = waiting.try_recv() {
+        while let Ok(next) = pending.try_recv() {
             items += F::weight(&next.call);
             if items > ITEMS_MAX {
                 held = Some(next);
@@ -102,13 +102,13 @@ async fn run<F: Flush>(flush: Arc<F>, mut waiting: mpsc::Receiver<PendingCall<F>
 async fn flush_batch<F: Flush>(flush: Arc<F>, batch: Vec<PendingCall<F>>) {
     let now = Instant::now();
     let (mut calls, mut callers) = (Vec::with_capacity(batch.len()), Vec::with_capacity(batch.len()));
-    for waiting in batch {
-        if waiting.until < now {
+    for pending in batch {
+        if pending.until < now {
             // Not begun, so it can be said for certain that nothing was stored.
-            let _ = waiting.answer.send(Err(StoreError::new(StoreErrorKind::Timeout, F::VERB)));
+            let _ = pending.answer.send(Err(StoreError::new(StoreErrorKind::Timeout, F::VERB)));
         } else {
-            calls.push(waiting.call);
-            callers.push(waiting.answer);
+            calls.push(pending.call);
+            callers.push(pending.answer);
         }
     }
     if calls.is_empty() {

@@ -92,7 +92,7 @@ impl From<tokio_postgres::Error> for DbError {
     }
 }
 
-/// Whether somebody else held what was wanted, for longer than is waited.
+/// Whether another transaction held a row lock for longer than the lock timeout.
 pub(super) fn is_lock_timeout(error: &StoreError) -> bool {
     let source = std::error::Error::source(error).and_then(|source| source.downcast_ref::<Cause>());
     source.and_then(Cause::state) == Some(&SqlState::LOCK_NOT_AVAILABLE)

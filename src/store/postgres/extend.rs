@@ -1,4 +1,4 @@
-//! extend: running → running. Many leases in one statement, on a connection of its own. A row that somebody holds
+//! extend: running → running. Many leases in one statement, on a connection of its own. A row that another transaction holds
 //! locked is waited for only a moment: its lease is still held, and the next heartbeat comes in time.
 
 use std::collections::{BTreeMap, HashMap};
@@ -17,7 +17,7 @@ use crate::planted::{Bug, planted};
 use crate::store::{Beat, Extend, Extended, StoreError};
 
 pub(super) const EXTEND_LOCKED: &str = "\
--- extend: which of the leases that were not extended are still held, their rows being locked by somebody
+-- extend: which of the leases that were not extended are still held, their rows being locked by another transaction
 SELECT j.id, j.lease_token, j.cancel_requested
 FROM unnest($1::uuid[], $2::uuid[]) AS t(id, token)
 JOIN SCHEMA.jobs j ON j.id = t.id AND j.lease_token = t.token AND j.lease_expires_at IS NOT NULL";

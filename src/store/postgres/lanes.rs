@@ -21,7 +21,7 @@ const SCAN_INTERVAL: Duration = Duration::from_secs(1);
 /// 1/20 of the time at most goes into looking from the beginning, however slow that has become.
 const SCAN_SHARE: u32 = 20;
 
-/// 10,000 lanes, a few MB: what a process that only enqueues remembers at most. The next look finds the others.
+/// 10,000 lanes, a few MB: what a process that only enqueues remembers at most. The next scan finds the others.
 const REMEMBERED_MAX: usize = 10_000;
 
 /// Jobs that are claimed in one order: same queue, kind and priority.
@@ -110,7 +110,7 @@ impl Lanes {
         Generation(self.lock().generation)
     }
 
-    /// The first ready job of every lane, as found by a look that began at `generation` and took this long.
+    /// The first ready job of every lane, as found by a scan that began at `generation` and took this long.
     pub(super) fn scanned(&self, generation: Generation, took: Duration, found: Vec<LanePosition>) {
         let mut state = self.lock();
         let fresh = |mark: &LowWaterMark| mark.lowered > generation.0;

@@ -2,9 +2,12 @@
 //!
 //! One table of jobs is the truth; every verb is one conditional statement on it, fenced by the lease token, decided by
 //! the server's clock. What a process remembers (lanes, wakes) only hurries. Nothing here rests on isolation levels,
-//! replicas or this machine's clock. One file per verb, each beside its SQL; `pool` connects, `driver` is where the
-//! connections live, `cause` keeps data out of errors, `error` says what to try again, `batch` lets calls share a
-//! commit, `lanes` says where a claim starts to look.
+//! replicas or this machine's clock.
+//!
+//! The verbs on a job's way have a file each, beside their SQL: `enqueue`, `claim`, `extend`, `settle`, `reap`. The others
+//! stand with their noun: `lookup` and `operator` for jobs, `queues`, `kinds`, `tokens`. Around them: `open` and `migrate`;
+//! `pool` connects, `driver` is where the connections live, `core` is what every verb works with, `error` says what to try
+//! again, `batch` lets calls share a commit, `lanes` says where a claim starts to look, `wake` tells other processes.
 //!
 //! Nothing here logs what is stored, but the driver does: at `debug` it prints the parameters of every statement. A program
 //! that embeds this keeps the target `tokio_postgres` at `warn` in its own log filter.
@@ -84,6 +87,7 @@ impl PostgresStore {
     pub async fn open(settings: PostgresSettings) -> Result<Self, OpenError> {
         let connector = Connector::new(&settings)?;
         let client = open::connect(&connector, &settings).await?;
+        open::check_prepared_statements(&client, &connector, &settings).await?;
         open::check_server(&client, &connector, &settings).await?;
         open::check_schema(&client, &connector, &settings).await?;
         let core = Core::new(&connector, &settings).map_err(|error| pool::no_thread(&connector.shown, error))?;
@@ -97,7 +101,7 @@ impl PostgresStore {
         Ok(Self { enqueues, settles, claims: Mutex::new(()), turn_timeout, schema: settings.schema, core })
     }
 
-    /// Rings when jobs may have become ready, here or in another process.
+    /// Wakes its listeners when jobs may have become ready, here or in another process.
     pub fn wake(&self) -> &Wake {
         self.core.notifier.wake()
     }

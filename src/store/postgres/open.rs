@@ -15,6 +15,9 @@ use crate::store::OpenError;
 /// 13: older ones get no security fixes any more.
 const SERVER_MIN: i32 = 130_000;
 
+/// 2 s: as long as a pooler may take to make another connection.
+const POOLER_TIMEOUT: Duration = Duration::from_secs(2);
+
 /// Settings with which a server forgets what it has acknowledged.
 const UNSAFE: [(&str, &str); 3] = [("fsync", "off"), ("full_page_writes", "off"), ("synchronous_commit", "off")];
 
@@ -57,6 +60,35 @@ fn chain(error: &dyn std::error::Error) -> String {
         Some(source) => format!("{error}: {}", chain(source)),
         None => error.to_string(),
     }
+}
+
+/// A prepared statement is there when it is executed. A pooler in transaction mode runs every transaction on any of its
+/// connections, and the statement was prepared on one of them. Such a pooler hands out the connection first that was used
+/// last, so while somebody else has that one in a transaction, the statement is executed on another.
+pub(super) async fn check_prepared_statements(
+    client: &Client,
+    connector: &Connector,
+    settings: &PostgresSettings,
+) -> Result<(), OpenError> {
+    let other = connect(connector, settings).await?;
+    let tried = async {
+        let statement = client.prepare("SELECT 1").await?;
+        other.batch_execute("BEGIN").await?;
+        let executed = timeout(POOLER_TIMEOUT, client.query(&statement, &[])).await;
+        other.batch_execute("ROLLBACK").await?;
+        // A pooler with one connection lets the statement wait, and loses none.
+        executed.unwrap_or(Ok(Vec::new()))
+    };
+    let Err(error) = tried.await else { return Ok(()) };
+    let (problem, way_out) = match error.code().map(SqlState::code) {
+        Some("26000" | "42P05") => (
+            "a pooler in front of the server loses prepared statements",
+            "use its session mode, let it keep them (max_prepared_statements of pgbouncer 1.21 or newer), or connect to \
+             the server itself",
+        ),
+        _ => ("the server does not answer as PostgreSQL does", "check what the URL points to"),
+    };
+    Err(OpenError::new(&connector.shown, problem, way_out).caused_by(Cause::from(&error)))
 }
 
 /// The server is new enough and set up to keep what it acknowledges.

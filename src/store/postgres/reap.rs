@@ -1,5 +1,5 @@
 //! reap: running → retrying, failed_permanent or cancelled, for leases that have expired. Runs in every process; rows
-//! that somebody else is at are left to them. What becomes of a job is [`decide`]'s to say, as in settle.
+//! that another transaction holds locked are left to it. What becomes of a job is [`decide`]'s to say, as in settle.
 
 use std::collections::HashMap;
 

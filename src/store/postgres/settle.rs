@@ -37,7 +37,7 @@ LEFT JOIN SCHEMA.attempts a ON a.job_id = t.id AND a.lease_token = t.token
 WHERE coalesce(j.outcome, a.outcome) IS NOT NULL";
 
 pub(super) const SETTLE_LOCKED: &str = "\
--- settle: which of these jobs somebody else holds locked
+-- settle: which of these jobs another transaction holds locked
 WITH free AS MATERIALIZED (
     SELECT j.id
     FROM unnest($1::uuid[]) AS t(id) JOIN SCHEMA.jobs j ON j.id = t.id
@@ -72,7 +72,7 @@ impl Flush for SettleFlush {
     }
 }
 
-/// All at once; one by one if the database refuses one of them; without those that somebody holds locked.
+/// All at once; one by one if the database refuses one of them; without those that another transaction holds locked.
 async fn each(core: &Core, settles: &[Settle]) -> PerItem<Settled> {
     match settle(core, settles).await {
         Ok(settled) => Ok(settled.into_iter().map(Ok).collect()),
@@ -329,7 +329,7 @@ impl WrittenEndings {
         }
     }
 
-    /// Jobs that wait again lower the mark of their lane; those that are due wake whoever waits for work.
+    /// Jobs that wait again lower the low-water mark of their lane; those that are due wake whoever waits for work.
     pub(super) fn announce(&self, core: &Core) -> Result<(), DbError> {
         let (mut ready, mut due) = (Vec::new(), false);
         for row in &self.waits_again {

@@ -69,7 +69,7 @@ pub(super) fn channel(schema: &str) -> String {
 struct Listener {
     connector: Connector,
     channel: String,
-    /// Marks what this process sent itself: its own listeners know already.
+    /// Tells what this process sent itself: its own listeners know already.
     own: String,
     check_interval: Duration,
     wake: Wake,

@@ -72,7 +72,7 @@ async fn a_step_that_meets_a_lock_lets_the_queue_pass_and_comes_back() {
         async move { apply(&settings, &[TABLE, COLUMN], STUBBORN).await }
     });
     let other = database.admin().await;
-    let waiting = "SELECT count(*) FROM pg_stat_activity WHERE datname = currentdatabase()
+    let waiting = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
                    AND wait_event_type = 'Lock' AND query LIKE 'ALTER TABLE%'";
     eventually(&other, "the step waits for the table", waiting).await;
     // Behind an ALTER that waits for good, this would wait for good.
