@@ -9,7 +9,7 @@ mod drain;
 #[path = "../tests/support/mod.rs"]
 mod support;
 
-use steadfast::store::postgres::{PostgresSettings, PostgresStore};
+use steadfast::store::postgres::PostgresStore;
 
 use crate::drain::{drain, enqueue};
 use crate::support::postgres::Cluster;
@@ -24,7 +24,8 @@ async fn main() {
         [("nothing held", false, true), ("held", true, true), ("held, without marks", true, false)]
     {
         let database = cluster.database().await;
-        let settings = PostgresSettings { low_water_marks, ..database.settings() };
+        let mut settings = database.settings();
+        settings.low_water_marks = low_water_marks;
         let store = PostgresStore::open(settings).await.unwrap();
         let reader = database.admin().await;
         if held {

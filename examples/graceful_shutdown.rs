@@ -42,7 +42,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     println!("four naps are running; press Ctrl-C");
     Worker::new(queue.clone())
-        .settings(WorkerSettings { shutdown_grace: Duration::from_secs(5), ..WorkerSettings::default() })
+        .settings(WorkerSettings::default().shutdown_grace(Duration::from_secs(5)))
         .handle(nap)
         .run_until(async {
             tokio::select! {

@@ -56,7 +56,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     Worker::new(queue.clone())
         .with_state(Totals::default())
         // Short leases only so that progress shows often in this example.
-        .settings(WorkerSettings { lease: Duration::from_secs(1), ..WorkerSettings::default() })
+        .settings(WorkerSettings::default().lease(Duration::from_secs(1)))
         .handle(import)
         .handle(move |job: Report, context: Context<Totals>| {
             let reported = reported.clone();

@@ -40,6 +40,7 @@
 //! - [`job`]: the words and the rules; [`job::decide`](job::decide()) is the whole state machine.
 //! - [`store`]: where jobs live; one trait, two databases (features `sqlite`, `postgres`).
 //! - [`kinds`]: the built-in kinds.
+//! - [`reexports`]: the crates whose types appear here.
 //!
 //! What is promised, and the test that proves each promise, is in `ARCHITECTURE.md`.
 
@@ -67,7 +68,21 @@ pub mod store;
 #[cfg(feature = "worker")]
 pub mod worker;
 
+/// The crates whose types are part of this one's surface, in the versions it was built with: [`jiff`] for times,
+/// [`schemars`] for the schema of a typed job (derive with `#[schemars(crate = "steadfast::schemars")]` if your crate does
+/// not depend on it), [`serde_json`] for schemas of declared kinds, and the drivers of transactions that jobs can be part of.
+pub mod reexports {
+    #[cfg(feature = "sqlite")]
+    pub use rusqlite;
+    #[cfg(feature = "sqlx")]
+    pub use sqlx;
+    #[cfg(feature = "postgres")]
+    pub use tokio_postgres;
+    pub use {jiff, schemars, serde_json};
+}
+
 pub use job::{JobId, JobRecord, JobRequest, Json, Status};
 pub use queue::{Job, Queue};
+pub use schemars;
 #[cfg(feature = "worker")]
 pub use worker::{Context, Worker};

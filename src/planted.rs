@@ -1,12 +1,17 @@
 //! Bugs planted on purpose, so that the fault suite itself is tested: each breaks one guarantee, and a test named in
 //! `docs/guarantees.md` must fail with it.
 //!
-//! Only a build with the feature `planted-bugs` contains them, and there only the one (or several, with commas between)
-//! named by the variable `STEADFAST_PLANTED_BUG` is alive. Every other build compiles [`planted`] to `false`, and the sabotage away.
+//! Only a build with `RUSTFLAGS="--cfg steadfast_planted"` contains them (not a Cargo feature: `--all-features` must not
+//! bring them in), and there only the one (or several, with commas between) named by the variable `STEADFAST_PLANTED_BUG`
+//! is alive. Every other build compiles [`planted`] to `false`, and the sabotage away.
 //!
 //! Next: `tests/faults/planted.rs`, which goes through the whole list.
 
 #![allow(dead_code, reason = "which places there are to sabotage depends on the features")]
+
+use std::borrow::Cow;
+
+use crate::job::{Ending, Held};
 
 /// One sabotage; its name is what the variable says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,7 +32,7 @@ pub(crate) enum Bug {
     CrashesCostNothing,
     /// A row that cannot be read fails the claim it is in.
     BadRowFailsClaim,
-    /// Error text is stored however long it is.
+    /// Error text is stored longer than it may be.
     ErrorTextUncut,
     /// The reaper looks at the first thousand running jobs only.
     ReapFirstPageOnly,
@@ -106,17 +111,40 @@ pub(crate) enum Bug {
 }
 
 /// Whether this bug is alive in this process.
-#[cfg(not(feature = "planted-bugs"))]
+#[cfg(not(steadfast_planted))]
 #[inline(always)]
 pub(crate) const fn planted(_: Bug) -> bool {
     false
 }
 
 /// Whether this bug is alive in this process.
-#[cfg(feature = "planted-bugs")]
+#[cfg(steadfast_planted)]
 pub(crate) fn planted(bug: Bug) -> bool {
     use std::sync::OnceLock;
     static ALIVE: OnceLock<Option<String>> = OnceLock::new();
     let alive = ALIVE.get_or_init(|| std::env::var("STEADFAST_PLANTED_BUG").ok().filter(|name| !name.is_empty()));
     alive.as_deref().is_some_and(|names| names.split(',').any(|name| name == format!("{bug:?}")))
+}
+
+/// What `decide` is told of a running job: the truth, unless a bug is alive. Not in `job`: its rules read no environment.
+pub(crate) fn told<'a>(ending: Ending<'_>, held: Held<'a>) -> Held<'a> {
+    let attempts = match ending {
+        _ if planted(Bug::RetriesNeverEnd) => 0,
+        Ending::Expired(_) if planted(Bug::CrashesCostNothing) => held.attempts - 1,
+        _ => held.attempts,
+    };
+    let cancel_requested = held.cancel_requested && !planted(Bug::CancelledIsRetried);
+    let dice = if planted(Bug::RetriesInStep) { 0.5 } else { held.dice };
+    Held { attempts, cancel_requested, dice, ..held }
+}
+
+/// What is stored of an error text: all of it, unless a bug is alive that lets it grow.
+pub(crate) fn kept(error: &str) -> Cow<'_, str> {
+    if planted(Bug::ErrorTextUncut) { error.repeat(2).into() } else { error.into() }
+}
+
+/// A statement with one part of it replaced. A bug that no longer finds its part is a bug that nothing tests.
+pub(crate) fn replaced(statement: &str, taken: &str, left: &str) -> String {
+    assert!(statement.contains(taken), "a planted bug finds nothing to take: {taken:?}");
+    statement.replace(taken, left)
 }

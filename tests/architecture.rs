@@ -69,6 +69,15 @@ fn rooms_name_only_the_rooms_below_them() {
 }
 
 #[test]
+fn the_rules_read_no_environment_and_hold_no_planted_bug() {
+    for path in sources(Path::new("src/job")) {
+        for line in code(&path) {
+            assert!(!line.contains("planted") && !line.contains("env::"), "{}: {line}", path.display());
+        }
+    }
+}
+
+#[test]
 fn crates_stay_in_their_room() {
     for path in all_sources() {
         let shown = path.display().to_string();
@@ -93,5 +102,54 @@ fn no_file_grows_past_five_hundred_lines() {
     for path in all_sources() {
         let lines = fs::read_to_string(&path).unwrap().lines().count();
         assert!(lines <= 500, "{} has {lines} lines: look for the missing noun", path.display());
+    }
+}
+
+/// What stands for a public type's members: nobody outside can name them all, so there can be more.
+const GROWS: &str = "#[non_exhaustive]";
+
+/// Public types that are what they are, for good.
+const COMPLETE: &[(&str, &str)] = &[];
+
+#[test]
+fn public_types_can_gain_members() {
+    let mut seen = 0;
+    for path in all_sources() {
+        let shown = path.display().to_string();
+        if ["src/server/", "src/api/wire/"].iter().any(|private| shown.starts_with(private)) {
+            continue;
+        }
+        let lines = code(&path);
+        for (at, line) in lines.iter().enumerate() {
+            let Some(rest) = line.strip_prefix("pub enum ").or_else(|| line.strip_prefix("pub struct ")) else {
+                continue;
+            };
+            let name: String = rest.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
+            let members = lines[at + 1..].iter().take_while(|member| *member != "}");
+            let has_public_members = line.ends_with('{')
+                && (line.starts_with("pub enum ") || members.into_iter().any(|member| member.starts_with("pub ")));
+            let attributes =
+                lines[..at].iter().rev().take_while(|above| above.starts_with("#[") || above.ends_with(")]"));
+            seen += 1;
+            let can_grow = !has_public_members || attributes.into_iter().any(|attribute| attribute == GROWS);
+            let is_complete = COMPLETE.iter().any(|(file, known)| shown.ends_with(file) && *known == name);
+            assert!(
+                can_grow || is_complete,
+                "{shown}: {name} cannot gain a member without breaking its users: {GROWS}"
+            );
+        }
+    }
+    assert!(seen > 50, "only {seen} public types: they are not found");
+}
+
+#[test]
+fn only_the_facade_asks_the_store() {
+    for path in all_sources() {
+        let shown = path.display().to_string();
+        if ["src/api/", "src/worker/", "src/server/", "src/kinds/"].iter().any(|room| shown.starts_with(room)) {
+            for line in code(&path) {
+                assert!(!line.contains(".store()"), "{shown} goes around Queue: {line}");
+            }
+        }
     }
 }

@@ -9,6 +9,7 @@ use super::WorkerId;
 
 /// How an attempt ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum AttemptOutcome {
     /// The handler finished its work.
     Succeeded,
@@ -84,6 +85,7 @@ impl FromStr for AttemptOutcome {
 
 /// One attempt, as kept in the history.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct AttemptRecord {
     /// Which attempt; numbers can repeat after a release, snooze or redrive.
     pub attempt: u32,

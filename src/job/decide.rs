@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use super::limits::SCHEDULE_HORIZON;
 use super::{AttemptOutcome, ErrorText, Failure, Json, Outcome, RetryPolicy, Status};
-use crate::planted::{Bug, planted};
 
 /// Why an attempt ended.
 #[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
 pub enum Ending<'a> {
     /// Its worker said so.
     Reported(&'a Outcome),
@@ -20,6 +20,7 @@ pub enum Ending<'a> {
 
 /// How an attempt ran out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Expiry {
     /// Heartbeats stopped coming.
     Lease,
@@ -29,6 +30,7 @@ pub enum Expiry {
 
 /// What must be known of a running job to decide.
 #[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
 pub struct Held<'a> {
     /// Starts that count, this one included.
     pub attempts: u32,
@@ -42,8 +44,16 @@ pub struct Held<'a> {
     pub dice: f64,
 }
 
+impl<'a> Held<'a> {
+    /// A job in this many of `max_attempts` attempts, nobody having asked it to stop.
+    pub fn new(attempts: u32, max_attempts: u32, retry: &'a RetryPolicy) -> Self {
+        Self { attempts, max_attempts, cancel_requested: false, retry, dice: 0.5 }
+    }
+}
+
 /// What the store must write.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct Transition {
     /// The new status.
     pub to: Status,
@@ -80,15 +90,13 @@ pub fn decide(ending: Ending<'_>, held: Held<'_>) -> Transition {
             };
             // At once: the lease has been the wait already.
             let failure = Failure { error: ErrorText::new(error), permanent: false, retry_after: Some(Duration::ZERO) };
-            let given_back = u32::from(planted(Bug::CrashesCostNothing));
-            fail(&failure, recorded, Held { attempts: held.attempts - given_back, ..held })
+            fail(&failure, recorded, held)
         }
     }
 }
 
 fn fail(failure: &Failure, recorded: AttemptOutcome, held: Held<'_>) -> Transition {
-    let held = if planted(Bug::RetriesNeverEnd) { Held { attempts: 0, ..held } } else { held };
-    let mut transition = if held.cancel_requested && !planted(Bug::CancelledIsRetried) {
+    let mut transition = if held.cancel_requested {
         // Never `retrying`: a job whose cancel was requested must end.
         stay(held, Status::Cancelled, recorded)
     } else if failure.permanent || held.attempts >= held.max_attempts {

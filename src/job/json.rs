@@ -1,39 +1,40 @@
 //! JSON text that is known to be valid, kept as text: it is stored and sent as it came, and parsed only by who needs it.
 
 use std::fmt;
+use std::sync::Arc;
 
 use serde::de::DeserializeOwned;
 use serde::{Serialize, Serializer};
 use serde_json::value::RawValue;
 
-/// One JSON value, as text.
+/// One JSON value, as text. Cheap to clone.
 #[derive(Clone)]
-pub struct Json(Box<RawValue>);
+pub struct Json(Arc<RawValue>);
 
 /// The text is not JSON, or not the JSON that was wanted.
 #[derive(Debug, thiserror::Error)]
 #[error("not the JSON expected: {0}")]
-pub struct NotJson(#[from] serde_json::Error);
+pub struct NotJson(#[source] serde_json::Error);
 
 impl Json {
     /// Checks that `text` is one JSON value.
     pub fn parse(text: String) -> Result<Self, NotJson> {
-        Ok(Self(RawValue::from_string(text)?))
+        Ok(Self(RawValue::from_string(text).map_err(NotJson)?.into()))
     }
 
     /// The JSON form of a value.
     pub fn of<T: Serialize + ?Sized>(value: &T) -> Result<Self, NotJson> {
-        Ok(Self(serde_json::value::to_raw_value(value)?))
+        Ok(Self(serde_json::value::to_raw_value(value).map_err(NotJson)?.into()))
     }
 
     /// `null`.
     pub fn null() -> Self {
-        Self(RawValue::NULL.to_owned())
+        Self(RawValue::NULL.to_owned().into())
     }
 
     /// Reads it as a type of the caller's.
     pub fn decode<T: DeserializeOwned>(&self) -> Result<T, NotJson> {
-        Ok(serde_json::from_str(self.as_str())?)
+        serde_json::from_str(self.as_str()).map_err(NotJson)
     }
 
     /// The text.

@@ -42,9 +42,17 @@ impl Lease {
 
 /// A job and the token that proves the right to speak for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub struct LeaseKey {
     /// The job.
     pub job_id: JobId,
     /// The token its claim answered with.
     pub token: LeaseToken,
+}
+
+impl LeaseKey {
+    /// The lease of this job with this token.
+    pub fn new(job_id: JobId, token: LeaseToken) -> Self {
+        Self { job_id, token }
+    }
 }

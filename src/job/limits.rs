@@ -56,6 +56,7 @@ pub const PAGE_DEFAULT: usize = 50;
 
 /// The limits an operator may change.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Limits {
     /// Largest accepted payload, in bytes of JSON text.
     pub payload_max_bytes: usize,

@@ -5,7 +5,6 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use super::limits::NAME_MAX_BYTES;
-use crate::planted::{Bug, planted};
 
 /// A name was refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -111,10 +110,8 @@ impl WorkerId {
             .map(|c| if c.is_ascii_alphanumeric() || "_.:-".contains(c) { c } else { '-' })
             .take(NAME_MAX_BYTES - 13)
             .collect();
-        if !planted(Bug::WorkerByName) {
-            name.push('-');
-            name.push_str(&incarnation[..12]);
-        }
+        name.push('-');
+        name.push_str(&incarnation[..12]);
         Self(name.into())
     }
 }

@@ -9,10 +9,10 @@ use super::limits::{
     IDEMPOTENCY_KEY_MAX_CHARS, MAX_ATTEMPTS_MAX, PRIORITY_MAX, PRIORITY_MIN, SCHEDULE_HORIZON, TIMEOUT_MAX,
 };
 use super::{JobId, JobRecord, Json, Kind, KindDefaults, Limits, NotAName, QueueName, RequestDigest, Status};
-use crate::planted::{Bug, planted};
 
 /// What a caller asks for, unchecked. Only `kind` and `payload` must be said.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct JobRequest {
     /// Which handler runs it.
     pub kind: String,
@@ -49,10 +49,53 @@ impl JobRequest {
             idempotency_key: None,
         }
     }
+
+    /// In this queue.
+    pub fn queue(mut self, queue: impl Into<String>) -> Self {
+        self.queue = Some(queue.into());
+        self
+    }
+
+    /// With this priority.
+    pub fn priority(mut self, priority: i64) -> Self {
+        self.priority = Some(priority);
+        self
+    }
+
+    /// With this many attempts.
+    pub fn max_attempts(mut self, attempts: i64) -> Self {
+        self.max_attempts = Some(attempts);
+        self
+    }
+
+    /// Not before this time.
+    pub fn run_at(mut self, time: Timestamp) -> Self {
+        self.run_at = Some(time);
+        self
+    }
+
+    /// Not before this many milliseconds from now.
+    pub fn delay_ms(mut self, ms: i64) -> Self {
+        self.delay_ms = Some(ms);
+        self
+    }
+
+    /// No attempt takes longer than this.
+    pub fn timeout_ms(mut self, ms: i64) -> Self {
+        self.timeout_ms = Some(ms);
+        self
+    }
+
+    /// Once only, however often it is sent with this key.
+    pub fn idempotency_key(mut self, key: impl Into<String>) -> Self {
+        self.idempotency_key = Some(key.into());
+        self
+    }
 }
 
 /// When a new job may start. The store turns it into a time by its own clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Start {
     /// At once.
     Now,
@@ -85,6 +128,7 @@ struct IdempotencyKey {
 
 /// Why a job was refused at the door.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum Refusal {
     /// A name is not a name.
     #[error(transparent)]
@@ -186,12 +230,12 @@ impl NewJob {
 
     /// Its key, if it has one.
     pub fn idempotency_key(&self) -> Option<&str> {
-        self.idempotency_key.as_ref().filter(|_| !planted(Bug::KeyIgnored)).map(|key| &*key.text)
+        self.idempotency_key.as_ref().map(|key| &*key.text)
     }
 
     /// What its key stands for, if it has one.
     pub fn request_digest(&self) -> Option<RequestDigest> {
-        self.idempotency_key.as_ref().filter(|_| !planted(Bug::KeyIgnored)).map(|key| key.digest)
+        self.idempotency_key.as_ref().map(|key| key.digest)
     }
 
     /// What a read would find once it is stored: stores answer with it without reading.

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use super::limits::{ERROR_MAX_BYTES, RESULT_MAX_BYTES, SCHEDULE_HORIZON};
 use super::{AttemptOutcome, Json};
-use crate::planted::{Bug, planted};
 
 /// How an attempt went, in the worker's words. What becomes of the job is for [`decide`](super::decide()) to say.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Outcome {
     /// The work is done. Make it with [`Outcome::succeeded`], which minds the size of the result.
     Succeeded(Option<Json>),
@@ -25,6 +25,7 @@ pub enum Outcome {
 
 /// A failed attempt.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Failure {
     /// What went wrong.
     pub error: ErrorText,
@@ -32,6 +33,25 @@ pub struct Failure {
     pub permanent: bool,
     /// Try again after exactly this long, instead of what the kind's retry policy draws.
     pub retry_after: Option<Duration>,
+}
+
+impl Failure {
+    /// A failure that may be retried.
+    pub fn new(error: impl AsRef<str>) -> Self {
+        Self { error: ErrorText::new(error), permanent: false, retry_after: None }
+    }
+
+    /// One that must not be retried.
+    pub fn permanent(mut self) -> Self {
+        self.permanent = true;
+        self
+    }
+
+    /// One to be retried after exactly this long.
+    pub fn retry_after(mut self, wait: impl Into<Option<Duration>>) -> Self {
+        self.retry_after = wait.into();
+        self
+    }
 }
 
 impl Outcome {
@@ -89,7 +109,7 @@ pub struct ErrorText(String);
 impl ErrorText {
     /// Cuts what is too long and replaces what a database would refuse.
     pub fn new(text: impl AsRef<str>) -> Self {
-        Self(cut(text.as_ref(), if planted(Bug::ErrorTextUncut) { usize::MAX / 2 } else { ERROR_MAX_BYTES }))
+        Self(cut(text.as_ref(), ERROR_MAX_BYTES))
     }
 
     /// The text.

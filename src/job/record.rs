@@ -6,6 +6,7 @@ use super::{JobId, Json, Kind, Progress, QueueName, Status, WorkerId};
 
 /// Everything there is to see of one job.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct JobRecord {
     /// Its identity.
     pub id: JobId,

@@ -5,16 +5,17 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::limits::SCHEDULE_HORIZON;
-use crate::planted::{Bug, planted};
 
 /// Waits between attempts: drawn from a growing window, or a fixed list.
 ///
 /// As JSON: `{"base_ms":1000,"cap_ms":60000,"factor":3}` or `{"delays_ms":[1000,60000]}`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(untagged, deny_unknown_fields)]
+#[non_exhaustive]
 pub enum RetryPolicy {
     /// Uniform over `[base, min(cap, base · factor^attempt)]`: spread out, so that ten thousand jobs which failed
     /// together do not come back together.
+    #[non_exhaustive]
     Spread {
         /// Shortest wait.
         #[serde(default = "default_base_ms")]
@@ -27,6 +28,7 @@ pub enum RetryPolicy {
         factor: f64,
     },
     /// Exactly these waits, the last one repeated.
+    #[non_exhaustive]
     Fixed {
         /// One per attempt.
         delays_ms: Vec<u64>,
@@ -53,11 +55,27 @@ impl Default for RetryPolicy {
     }
 }
 
+fn millis(wait: Duration) -> u64 {
+    u64::try_from(wait.as_millis()).unwrap_or(u64::MAX)
+}
+
 impl RetryPolicy {
     /// Waits of `base` to `cap`, growing as the default does.
     pub fn spread(base: Duration, cap: Duration) -> Self {
-        let ms = |wait: Duration| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
-        Self::Spread { base_ms: ms(base), cap_ms: ms(cap), factor: default_factor() }
+        Self::Spread { base_ms: millis(base), cap_ms: millis(cap), factor: default_factor() }
+    }
+
+    /// Grows by this factor per attempt; a fixed list stays as it is.
+    pub fn growing_by(mut self, growth: f64) -> Self {
+        if let Self::Spread { factor, .. } = &mut self {
+            *factor = growth;
+        }
+        self
+    }
+
+    /// Exactly these waits, the last one repeated.
+    pub fn fixed(waits: impl IntoIterator<Item = Duration>) -> Self {
+        Self::Fixed { delays_ms: waits.into_iter().map(millis).collect() }
     }
 
     /// What is wrong with it, if something is.
@@ -110,7 +128,6 @@ impl RetryPolicy {
     /// The wait after `attempt`; `dice` is uniform in `[0, 1)` and picks the place in the window.
     pub fn wait(&self, attempt: u32, dice: f64) -> Duration {
         let (shortest, longest) = self.window(attempt);
-        let dice = if planted(Bug::RetriesInStep) { 0.5 } else { dice };
         shortest + (longest - shortest).mul_f64(dice.clamp(0.0, 1.0))
     }
 }

@@ -5,6 +5,7 @@ use std::str::FromStr;
 
 /// Where a job stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
 pub enum Status {
     /// Waiting for its first start.
     Queued,

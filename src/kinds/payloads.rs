@@ -11,6 +11,7 @@ use crate::queue::{Job, KindError};
 /// Sends one HTTP request.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct WebhookDelivery {
     /// Where to.
     #[schemars(length(min = 1, max = 2048), regex(pattern = r"^https?://"))]
@@ -31,6 +32,7 @@ pub struct WebhookDelivery {
 /// Methods a webhook may use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "UPPERCASE")]
+#[non_exhaustive]
 pub enum Method {
     /// The usual one.
     Post,
@@ -43,6 +45,7 @@ pub enum Method {
 /// Sends one mail.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct SendEmail {
     /// To whom: one address, or several.
     pub to: Addresses,
@@ -69,6 +72,7 @@ pub struct SendEmail {
 /// One mail address, or up to 50.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
+#[non_exhaustive]
 pub enum Addresses {
     /// One.
     One(#[schemars(length(min = 3, max = 320))] String),
@@ -79,6 +83,7 @@ pub enum Addresses {
 /// Downloads an image and makes it another size.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct ResizeImage {
     /// Where it is.
     #[schemars(length(min = 1, max = 2048), regex(pattern = r"^https?://"))]
@@ -100,6 +105,7 @@ pub struct ResizeImage {
 /// How an image fills its new size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
+#[non_exhaustive]
 pub enum Fit {
     /// All of it, smaller if need be.
     Contain,
@@ -112,6 +118,7 @@ pub enum Fit {
 /// Image formats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
+#[non_exhaustive]
 pub enum ImageFormat {
     /// For photographs.
     Jpeg,
@@ -124,6 +131,7 @@ pub enum ImageFormat {
 /// Makes a text shorter.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct SummarizeText {
     /// The text.
     #[schemars(length(min = 1))]
@@ -132,6 +140,47 @@ pub struct SummarizeText {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 10_000))]
     pub max_words: Option<u32>,
+}
+
+impl WebhookDelivery {
+    /// Sends `body` to `url`, by POST.
+    pub fn new(url: impl Into<String>, body: serde_json::Value) -> Self {
+        Self { url: url.into(), body, headers: None, method: None, secret: None }
+    }
+}
+
+impl SendEmail {
+    /// Plain text to one address or several.
+    pub fn new(to: impl Into<Addresses>, subject: impl Into<String>, body: impl Into<String>) -> Self {
+        let (subject, body) = (subject.into(), body.into());
+        Self { to: to.into(), subject, body, html: None, cc: None, bcc: None, reply_to: None }
+    }
+}
+
+impl From<&str> for Addresses {
+    fn from(address: &str) -> Self {
+        Self::One(address.into())
+    }
+}
+
+impl From<Vec<String>> for Addresses {
+    fn from(addresses: Vec<String>) -> Self {
+        Self::Several(addresses)
+    }
+}
+
+impl ResizeImage {
+    /// The image at `source_url`, in this size.
+    pub fn new(source_url: impl Into<String>, width: u32, height: u32) -> Self {
+        Self { source_url: source_url.into(), width, height, fit: None, format: None }
+    }
+}
+
+impl SummarizeText {
+    /// This text, as short as it gets.
+    pub fn new(text: impl Into<String>) -> Self {
+        Self { text: text.into(), max_words: None }
+    }
 }
 
 impl Job for WebhookDelivery {

@@ -15,6 +15,7 @@ use crate::worker::{Completion, Context, JobError, StopReason, Worker};
 
 /// One step of a simulated job.
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
 pub struct Step {
     /// What it pretends to do.
     pub name: &'static str,

@@ -108,7 +108,8 @@ impl Queue {
     }
 
     /// One request, as far as it can be judged by itself.
-    async fn check(&self, request: JobRequest) -> Result<Item, EnqueueError> {
+    async fn check(&self, mut request: JobRequest) -> Result<Item, EnqueueError> {
+        request.idempotency_key = request.idempotency_key.filter(|_| !planted(Bug::KeyIgnored));
         match self.inner.kinds.find(&*self.inner.store, &request.kind).await {
             Ok(kind) => {
                 let job = self.new_job(request, Some(kind.clone())).await?;

@@ -19,6 +19,7 @@ const FAILURE_FRESH: Duration = Duration::from_millis(200);
 /// A queue has as many waiting jobs as it may have. Nothing was stored.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("queue {queue} has {waiting} waiting jobs and the limit is {max}; try again later")]
+#[non_exhaustive]
 pub struct QueueFull {
     queue: QueueName,
     waiting: u64,

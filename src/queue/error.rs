@@ -6,6 +6,7 @@ use crate::store::{StoreError, StoreErrorKind};
 
 /// A job was not accepted. Nothing was stored, except where the store says that it does not know.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum EnqueueError {
     /// A value is not acceptable.
     #[error(transparent)]
@@ -122,6 +123,7 @@ fn did_you_mean(close: &[Kind]) -> String {
 
 /// A batch was not accepted; nothing of it was stored.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum BatchError {
     /// Too few or too many.
     #[error("a batch has 1 to 1000 jobs, this one has {given}")]
@@ -161,6 +163,7 @@ impl From<KindError> for BatchError {
 
 /// A kind cannot be declared like this.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum KindError {
     /// The name is not a name.
     #[error(transparent)]

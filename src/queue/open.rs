@@ -209,8 +209,7 @@ impl Address {
         if path.contains('?') {
             return Err(OpenError::new(url, "a SQLite URL takes no parameters", "leave out what begins with '?'"));
         }
-        let mut settings = crate::store::sqlite::SqliteSettings::at(path);
-        settings.retry_default = builder.retry_default.clone();
+        let settings = crate::store::sqlite::SqliteSettings::at(path).retry_default(builder.retry_default.clone());
         Ok(Self::Sqlite(settings))
     }
 

@@ -16,6 +16,7 @@ pub struct StoreError {
 
 /// What went wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum StoreErrorKind {
     /// The store cannot be reached, or is shutting down. Nothing was stored.
     Unavailable,
@@ -114,6 +115,7 @@ impl Error for StoreError {
 
 /// An enqueue was not done. Nothing of the call was stored, except where the store says that it does not know.
 #[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
 pub enum NotStored {
     /// Idempotency keys of these items belong to other jobs, of another kind or with another payload.
     #[error("{} idempotency keys of the call belong to other jobs", .0.len())]
@@ -140,6 +142,7 @@ impl NotStored {
 
 /// An item whose idempotency key belongs to another job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct KeyTaken {
     /// Which item of the call.
     pub index: usize,

@@ -17,14 +17,15 @@ mod complaints;
 mod error;
 #[cfg(any(feature = "postgres", feature = "sqlite", feature = "worker"))]
 mod failures;
+mod job_requests;
 mod jobs;
+mod lease_requests;
 mod metrics;
 #[cfg(feature = "postgres")]
 pub mod postgres;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 mod token;
-mod verbs;
 mod wake;
 mod wrapped;
 
@@ -38,13 +39,14 @@ pub(crate) use complaints::complain;
 pub use error::{KeyTaken, NotStored, OpenError, StoreError, StoreErrorKind};
 #[cfg(any(feature = "postgres", feature = "sqlite", feature = "worker"))]
 pub(crate) use failures::FailedAttempt;
+pub use job_requests::{
+    Cancel, Cancelled, Counts, Delete, Deleted, Enqueued, Known, List, Page, Prune, Pruned, QueueStats, Redrive,
+    Redriven, Stats,
+};
 pub use jobs::JobStore;
+pub use lease_requests::{Beat, Claim, Claimed, Extend, Extended, Reap, Reaped, Settle, Settled, WorkerFate};
 pub(crate) use metrics::StoreMetrics;
 pub use token::{LastAdmin, NoSuchScope, Scope, TokenDeleted, TokenRecord};
-pub use verbs::{
-    Beat, Cancel, Cancelled, Claim, Claimed, Counts, Delete, Deleted, Enqueued, Extend, Extended, Known, List, Page,
-    Prune, Pruned, QueueStats, Reap, Reaped, Redrive, Redriven, Settle, Settled, Stats, WorkerFate,
-};
 pub use wake::{Wake, WakeListener};
 #[cfg(feature = "api")]
 pub(crate) use wrapped::VERBS;

@@ -8,6 +8,7 @@ use jiff::Timestamp;
 
 /// What a token allows. Everything that is not allowed is denied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
 pub enum Scope {
     /// Put jobs in.
     Enqueue,
@@ -55,6 +56,7 @@ impl FromStr for Scope {
 
 /// What becomes of the last token that may make others, when it is the one to be deleted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum LastAdmin {
     /// It stays: without it nobody could make another.
     Keep,
@@ -64,6 +66,7 @@ pub enum LastAdmin {
 
 /// Answer of delete_token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum TokenDeleted {
     /// It is gone.
     Deleted,
@@ -75,6 +78,7 @@ pub enum TokenDeleted {
 
 /// One API token.
 #[derive(Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct TokenRecord {
     /// The public half; names the token.
     pub id: String,
@@ -89,6 +93,17 @@ pub struct TokenRecord {
 }
 
 impl TokenRecord {
+    /// A token that allows nothing yet, made now.
+    pub fn new(id: impl Into<String>, name: impl Into<String>, secret_sha256: [u8; 32]) -> Self {
+        Self { id: id.into(), name: name.into(), scopes: Vec::new(), secret_sha256, created_at: Timestamp::now() }
+    }
+
+    /// Allows this.
+    pub fn scopes(mut self, scopes: impl IntoIterator<Item = Scope>) -> Self {
+        self.scopes = scopes.into_iter().collect();
+        self
+    }
+
     /// The scopes in one word, as stores keep them.
     #[cfg_attr(not(any(feature = "sqlite", feature = "postgres")), expect(dead_code, reason = "only stores need it"))]
     pub(crate) fn scopes_text(&self) -> String {

@@ -10,6 +10,7 @@ use crate::queue::Queue;
 
 /// Why a handler should stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum StopReason {
     /// Somebody asked for the job to be cancelled.
     Cancelled,

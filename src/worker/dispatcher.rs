@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::Semaphore;
 
+use super::backoff::error_pause;
 use super::context::Attempt;
-use super::runtime::{Shared, Work};
+use super::runtime::{ClaimedJob, RunningWorker};
 use crate::job::limits::BATCH_MAX;
 use crate::job::{Kind, Lease, Outcome};
 use crate::store::{Claim, Claimed, StoreError, WorkerFate, complain};
@@ -16,8 +17,6 @@ use crate::store::{Claim, Claimed, StoreError, WorkerFate, complain};
 const HOARDED: Duration = Duration::from_secs(1);
 /// 8 MiB of payloads in one claim: a thousand jobs of a usual size, and some ten milliseconds' work if they are huge.
 const CLAIM_MAX_BYTES: usize = 8 * 1024 * 1024;
-/// 5 s: the longest pause after errors.
-const ERROR_PAUSE_MAX: Duration = Duration::from_secs(5);
 
 /// Kinds that are claimed together.
 struct Group {
@@ -26,7 +25,7 @@ struct Group {
 }
 
 /// All kinds without a limit of their own in one claim, each of the others in one of its own.
-fn groups<S>(shared: &Shared<S>) -> Vec<Group> {
+fn groups<S>(shared: &RunningWorker<S>) -> Vec<Group> {
     let (limited, free): (Vec<_>, Vec<_>) = shared.handlers.iter().partition(|(_, known)| known.limit.is_some());
     let mut groups = vec![Group { kinds: free.into_iter().map(|(kind, _)| kind.clone()).collect(), limit: None }];
     groups.extend(
@@ -36,7 +35,7 @@ fn groups<S>(shared: &Shared<S>) -> Vec<Group> {
     groups
 }
 
-pub(super) async fn run<S: Send + Sync + 'static>(shared: Arc<Shared<S>>) {
+pub(super) async fn run<S: Send + Sync + 'static>(shared: Arc<RunningWorker<S>>) {
     let mut groups = groups(&shared);
     let mut wake = shared.queue.wake().listen();
     let mut poll = shared.settings.poll_min;
@@ -77,19 +76,13 @@ pub(super) async fn run<S: Send + Sync + 'static>(shared: Arc<Shared<S>>) {
         // Whoever came last comes first next time.
         groups.rotate_left(1);
     }
-    for work in shared.buffer.close() {
-        release(&shared, work).await;
+    for job in shared.buffer.close() {
+        release(&shared, job).await;
     }
 }
 
-/// Doubles from 100 ms to 5 s, with jitter so that a fleet does not come back in step.
-pub(super) fn error_pause(errors: u32) -> Duration {
-    let pause = Duration::from_millis(100) * 2u32.pow(errors.saturating_sub(1).min(10));
-    pause.min(ERROR_PAUSE_MAX).mul_f64(0.5 + fastrand::f64() / 2.0)
-}
-
 /// `false`: it is time to stop. Only the waiting is cut short by that; a job in our hands is released first.
-async fn wait_for_room<S>(shared: &Shared<S>) -> bool {
+async fn wait_for_room<S>(shared: &RunningWorker<S>) -> bool {
     while shared.room() == 0 {
         let changed = tokio::time::timeout(HOARDED, shared.buffer.room.notified());
         match shared.stop_claiming.run_until_cancelled(changed).await {
@@ -113,7 +106,7 @@ struct Round {
     look_again: Option<Duration>,
 }
 
-async fn claim_round<S>(shared: &Shared<S>, groups: &[Group]) -> Result<Round, StoreError> {
+async fn claim_round<S>(shared: &RunningWorker<S>, groups: &[Group]) -> Result<Round, StoreError> {
     let mut round = Round::default();
     for group in groups {
         let mut max = shared.room().min(BATCH_MAX);
@@ -133,7 +126,7 @@ async fn claim_round<S>(shared: &Shared<S>, groups: &[Group]) -> Result<Round, S
     Ok(round)
 }
 
-async fn claim<S>(shared: &Shared<S>, group: &Group, max: usize) -> Result<Round, StoreError> {
+async fn claim<S>(shared: &RunningWorker<S>, group: &Group, max: usize) -> Result<Round, StoreError> {
     let claimed_at = Instant::now();
     let claim = Claim {
         queues: shared.settings.queues.clone(),
@@ -144,27 +137,27 @@ async fn claim<S>(shared: &Shared<S>, group: &Group, max: usize) -> Result<Round
         ..Claim::new(shared.worker.clone(), shared.settings.lease)
     };
     let Claimed { leases, more, look_again } = shared.queue.claim(claim).await?;
-    let jobs = leases.len();
-    let work = |lease: Lease| {
+    let claimed = leases.len();
+    let with_permit = |lease: Lease| {
         // Only this task takes permits, so those that were free before the claim still are.
         let permit = group.limit.as_ref().and_then(|limit| limit.clone().try_acquire_owned().ok());
         let attempt = Attempt::new(&lease, shared.progress_reported.clone());
-        Work { lease, attempt: Arc::new(attempt), claimed: claimed_at, permit }
+        ClaimedJob { lease, attempt: Arc::new(attempt), claimed: claimed_at, permit }
     };
     // All at once: the slots are at the same locks.
-    let works: Vec<Work> = leases.into_iter().map(work).collect();
-    shared.held.hold(works.iter().map(|work| work.attempt.clone()));
-    shared.buffer.put(works);
-    Ok(Round { claimed: jobs, more_waiting: more, left_out: false, look_again })
+    let jobs: Vec<ClaimedJob> = leases.into_iter().map(with_permit).collect();
+    shared.held.hold(jobs.iter().map(|job| job.attempt.clone()));
+    shared.buffer.put(jobs);
+    Ok(Round { claimed, more_waiting: more, left_out: false, look_again })
 }
 
 /// The pace has dropped since these were claimed: they wait for slots that are not free soon.
-async fn release_hoarded<S>(shared: &Shared<S>) {
-    while let Some(work) = shared.buffer.take_oldest_if(|work| work.claimed.elapsed() >= HOARDED) {
-        release(shared, work).await;
+async fn release_hoarded<S>(shared: &RunningWorker<S>) {
+    while let Some(job) = shared.buffer.take_oldest_if(|job| job.claimed.elapsed() >= HOARDED) {
+        release(shared, job).await;
     }
 }
 
-async fn release<S>(shared: &Shared<S>, work: Work) {
-    shared.outcomes.report(&work.attempt, Outcome::Released).await;
+async fn release<S>(shared: &RunningWorker<S>, job: ClaimedJob) {
+    shared.outcomes.report(&job.attempt, Outcome::Released).await;
 }

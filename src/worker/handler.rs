@@ -12,6 +12,7 @@ use crate::queue::Job;
 
 /// What a handler that did not fail answers.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Completion {
     /// Done, with or without a result.
     Done(Option<Json>),

@@ -12,7 +12,6 @@ use tokio::time::{Instant, sleep_until, timeout};
 use super::StopReason;
 use super::context::Attempt;
 use super::held::HeldLeases;
-use super::settler::report_lost;
 use crate::job::limits::BATCH_MAX;
 use crate::queue::Queue;
 use crate::store::{Beat, Extend, Extended, StoreError, StoreErrorKind, complain};
@@ -116,8 +115,7 @@ fn heard(held: &HeldLeases, attempt: &Arc<Attempt>, answer: Extended) {
         Extended::Lost if attempt.is_handed_over() => {}
         Extended::Lost => {
             // Not held any more: it was settled while the heartbeat was on its way.
-            if held.let_go(attempt.lease.token).is_some() {
-                report_lost(attempt);
+            if held.lose(attempt.lease.token).is_some() {
                 attempt.stop(StopReason::LeaseLost);
             }
         }

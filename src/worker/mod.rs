@@ -4,21 +4,23 @@
 //! while `heartbeat` keeps the lease and `reaper` ends attempts that nobody keeps. Nothing here decides what becomes
 //! of a job (that is [`decide`](crate::job::decide())) or whether a lease is valid (that is the store).
 
+mod backoff;
 mod context;
 mod dispatcher;
 mod handler;
 mod heartbeat;
 mod held;
-mod housekeeping;
 mod pool;
 mod prefetch;
 mod pruner;
 mod reaper;
 mod run;
 mod runtime;
+mod settings;
 mod settler;
 mod shutdown;
 mod supervise;
+mod upkeep;
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -30,18 +32,20 @@ use tokio::sync::Semaphore;
 
 pub use context::{Context, StopReason};
 pub use handler::{Completion, Handler, JobError};
-pub use housekeeping::run_housekeeping;
-pub use runtime::{Retention, WorkerSettings};
+pub use settings::{Retention, WorkerSettings};
 pub use shutdown::shutdown_signal;
 pub use supervise::WorkerHealth;
+pub use upkeep::run_housekeeping;
 
 use self::handler::{AnyHandler, RawFn, TypedFn, TypedStruct};
 use self::runtime::Registered;
 use crate::job::{Json, Kind, KindDefinition, WorkerId};
+use crate::planted::{Bug, planted};
 use crate::queue::{Job, KindError, Queue};
 
 /// Why a worker ended other than by being asked to.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum WorkerError {
     /// A kind could not be declared.
     #[error(transparent)]
@@ -64,6 +68,7 @@ pub enum WorkerError {
 
 /// What may be said about one handler.
 #[derive(Debug, Clone, Default)]
+#[non_exhaustive]
 pub struct HandlerOptions {
     concurrency: Option<usize>,
     timeout: Option<Duration>,
@@ -106,7 +111,10 @@ impl Worker<()> {
     pub fn new(queue: Queue) -> Self {
         Self {
             queue,
-            id: WorkerId::random("worker"),
+            id: WorkerId::new("worker")
+                .ok()
+                .filter(|_| planted(Bug::WorkerByName))
+                .unwrap_or_else(|| WorkerId::random("worker")),
             settings: WorkerSettings::default(),
             concurrency: None,
             handlers: HashMap::new(),

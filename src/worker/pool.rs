@@ -11,21 +11,21 @@ use tracing::Instrument;
 use super::context::{Attempt, Context, StopReason};
 use super::handler::{Completion, JobError};
 use super::held::HeldLeases;
-use super::runtime::{Registered, Shared, Work};
+use super::runtime::{ClaimedJob, Registered, RunningWorker};
 use crate::job::{AttemptOutcome, ErrorText, Kind, LeaseToken, Outcome};
 
 /// 10 s: a handler that has been told to stop and has not is reported as stuck.
 const STUCK_AFTER: Duration = Duration::from_secs(10);
 
 /// One slot: takes jobs until there are no more.
-pub(super) async fn run_slot<S: Send + Sync + 'static>(shared: Arc<Shared<S>>) {
-    while let Some(work) = shared.next_work().await {
-        run_job(&shared, work).await;
+pub(super) async fn run_slot<S: Send + Sync + 'static>(shared: Arc<RunningWorker<S>>) {
+    while let Some(job) = shared.next_job().await {
+        run_job(&shared, job).await;
     }
 }
 
-async fn run_job<S: Send + Sync + 'static>(shared: &Arc<Shared<S>>, work: Work) {
-    let Work { lease, attempt, claimed, permit } = work;
+async fn run_job<S: Send + Sync + 'static>(shared: &Arc<RunningWorker<S>>, job: ClaimedJob) {
+    let ClaimedJob { lease, attempt, claimed, permit } = job;
     let job = lease.job();
     let Some(known) = shared.handlers.get(&job.kind) else {
         // Cannot be: only kinds with a handler are claimed. Others may have one.
@@ -52,7 +52,7 @@ async fn run_job<S: Send + Sync + 'static>(shared: &Arc<Shared<S>>, work: Work) 
     drop(permit);
 }
 
-async fn end_unstarted<S>(shared: &Shared<S>, attempt: &Attempt, reason: StopReason) {
+async fn end_unstarted<S>(shared: &RunningWorker<S>, attempt: &Attempt, reason: StopReason) {
     let outcome = match reason {
         // Another worker's by now; there is nothing to say about it.
         StopReason::LeaseLost => return,
@@ -92,7 +92,7 @@ type HandlerTask = AbortOnDropHandle<Result<Completion, JobError>>;
 
 /// On a task of its own: a panic ends only that, and a blocked thread does not block the slot's timers.
 fn start_handler<S: Send + Sync + 'static>(
-    shared: &Arc<Shared<S>>,
+    shared: &Arc<RunningWorker<S>>,
     known: &Registered<S>,
     attempt: &Arc<Attempt>,
     payload: crate::job::Json,
@@ -107,7 +107,7 @@ fn start_handler<S: Send + Sync + 'static>(
 
 /// Waits for the handler, its deadline, or the end of the grace period. What is left behind still runs.
 async fn supervise<S>(
-    shared: &Shared<S>,
+    shared: &RunningWorker<S>,
     mut handler: HandlerTask,
     attempt: &Attempt,
     deadline: Option<Instant>,
@@ -135,7 +135,7 @@ async fn supervise<S>(
 }
 
 /// After its deadline an attempt is on record as timed out, but its thread may be blocked: the slot stays taken.
-async fn wait_until_it_ends<S>(shared: &Shared<S>, mut handler: HandlerTask, attempt: &Attempt) {
+async fn wait_until_it_ends<S>(shared: &RunningWorker<S>, mut handler: HandlerTask, attempt: &Attempt) {
     let stuck = report_stuck_handler(attempt);
     tokio::pin!(stuck);
     tokio::select! {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::runtime::Retention;
+use super::Retention;
 use crate::job::JobId;
 use crate::queue::Queue;
 use crate::store::Prune;

@@ -9,11 +9,11 @@ use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinSet;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::runtime::{Buffer, Shared};
+use super::runtime::{Buffer, RunningWorker};
 use super::settler::Outcomes;
 use super::supervise::supervise;
 use super::{StopReason, Worker, WorkerError, WorkerHealth, WorkerSettings};
-use super::{dispatcher, heartbeat, pool, pruner, reaper, settler};
+use super::{dispatcher, heartbeat, pool, settler, upkeep};
 use crate::job::Outcome;
 use crate::planted::{Bug, planted};
 
@@ -21,7 +21,7 @@ use crate::planted::{Bug, planted};
 const FLUSH_MAX: Duration = Duration::from_secs(5);
 
 /// 2 s for the heartbeat thread to end: at most one call is under way.
-const GUARDIAN_END_MAX: Duration = Duration::from_secs(2);
+const KEEPER_END_MAX: Duration = Duration::from_secs(2);
 
 pub(super) async fn run_until<S: Send + Sync + 'static>(
     worker: Worker<S>,
@@ -41,7 +41,7 @@ pub(super) async fn run_until<S: Send + Sync + 'static>(
             queue.put_kind(definition).await?;
         }
     }
-    let shared = Arc::new(Shared {
+    let shared = Arc::new(RunningWorker {
         queue,
         worker: id,
         settings,
@@ -54,7 +54,7 @@ pub(super) async fn run_until<S: Send + Sync + 'static>(
         progress_reported: Arc::new(Notify::new()),
         stop_claiming: CancellationToken::new(),
         release_now: CancellationToken::new(),
-        stop_guarding: CancellationToken::new(),
+        stop_heartbeats: CancellationToken::new(),
     });
     tracing::info!(worker_id = %shared.worker, concurrency = shared.settings.concurrency, "worker started");
     let mut loops = Loops::start(&shared, &health)?;
@@ -75,25 +75,28 @@ struct Loops {
     slots: JoinSet<Result<(), WorkerError>>,
     /// Record outcomes.
     settler: JoinSet<Result<(), WorkerError>>,
-    /// Everything that may be dropped at any moment.
-    background: JoinSet<Result<(), WorkerError>>,
-    /// Heartbeat and reaper; `None` once they have ended.
-    guardian: Option<oneshot::Receiver<Result<(), WorkerError>>>,
+    /// Tell handlers of cancelled jobs.
+    cancels: JoinSet<Result<(), WorkerError>>,
+    /// Heartbeat and upkeep; `None` once they have ended.
+    keeper: Option<oneshot::Receiver<Result<(), WorkerError>>>,
     /// Should the worker be dropped instead of shut down, its threads end too, and its leases expire.
     _ends_with_us: [DropGuard; 2],
 }
 
 impl Loops {
-    fn start<S: Send + Sync + 'static>(shared: &Arc<Shared<S>>, health: &WorkerHealth) -> Result<Self, WorkerError> {
-        let guardian = start_guardian(shared.clone(), health.clone())?;
-        let own_thread = start_claiming_thread(shared.stop_guarding.clone())?;
+    fn start<S: Send + Sync + 'static>(
+        shared: &Arc<RunningWorker<S>>,
+        health: &WorkerHealth,
+    ) -> Result<Self, WorkerError> {
+        let keeper = start_keeper(shared.clone(), health.clone())?;
+        let own_thread = start_claiming_thread(shared.stop_heartbeats.clone())?;
         let mut loops = Self {
             dispatcher: JoinSet::new(),
             slots: JoinSet::new(),
             settler: JoinSet::new(),
-            background: JoinSet::new(),
-            guardian: Some(guardian),
-            _ends_with_us: [shared.stop_claiming.clone().drop_guard(), shared.stop_guarding.clone().drop_guard()],
+            cancels: JoinSet::new(),
+            keeper: Some(keeper),
+            _ends_with_us: [shared.stop_claiming.clone().drop_guard(), shared.stop_heartbeats.clone().drop_guard()],
         };
         let this = shared.clone();
         // On a thread of its own: what a claim brings must be held, and so extended, at once, while handlers may block every
@@ -114,12 +117,12 @@ impl Loops {
             async move { settler::run(this.queue.clone(), &this.outcomes, &this.held).await }
         }));
         let this = shared.clone();
-        loops.background.spawn(supervise("cancels", health.clone(), shared.stop_guarding.clone(), move || {
-            hear_cancels(this.clone())
-        }));
-        let this = shared.clone();
-        loops.background.spawn(supervise("pruner", health.clone(), shared.stop_guarding.clone(), move || {
-            pruner::run(this.queue.clone(), this.settings.retention)
+        loops.cancels.spawn(supervise("cancels", health.clone(), shared.stop_heartbeats.clone(), move || {
+            let this = this.clone();
+            async move {
+                let cancels = this.held.stop_cancelled(this.queue.cancels());
+                this.stop_heartbeats.run_until_cancelled(cancels).await;
+            }
         }));
         Ok(loops)
     }
@@ -135,9 +138,9 @@ impl Loops {
             ended = self.dispatcher.join_next() => one_of(ended, "dispatcher"),
             ended = self.slots.join_next() => one_of(ended, "slot"),
             ended = self.settler.join_next() => one_of(ended, "settler"),
-            ended = self.background.join_next() => one_of(ended, "background"),
-            ended = end_of(&mut self.guardian) => {
-                self.guardian = None;
+            ended = self.cancels.join_next() => one_of(ended, "cancels"),
+            ended = end_of(&mut self.keeper) => {
+                self.keeper = None;
                 ended
             }
         }
@@ -145,7 +148,7 @@ impl Loops {
 
     /// Claims stop → running jobs finish, or are released when the grace period is over → outcomes are flushed →
     /// heartbeats stop.
-    async fn wind_down<S: Send + Sync + 'static>(mut self, shared: &Arc<Shared<S>>) {
+    async fn wind_down<S: Send + Sync + 'static>(mut self, shared: &Arc<RunningWorker<S>>) {
         shared.stop_claiming.cancel();
         if planted(Bug::ShutdownAbandons) {
             return;
@@ -157,8 +160,8 @@ impl Loops {
             () = async {
                 while self.dispatcher.join_next().await.is_some() {}
                 // A dispatcher that died has left this to us; slots would wait for more until the grace period is over.
-                for work in shared.buffer.close() {
-                    shared.outcomes.report(&work.attempt, Outcome::Released).await;
+                for job in shared.buffer.close() {
+                    shared.outcomes.report(&job.attempt, Outcome::Released).await;
                 }
                 while self.slots.join_next().await.is_some() {}
             } => {}
@@ -179,28 +182,18 @@ impl Loops {
                 "could not record every outcome in time: their leases will expire"
             );
         }
-        shared.stop_guarding.cancel();
+        shared.stop_heartbeats.cancel();
         // So that nothing of this worker holds the queue when it returns.
-        self.background.shutdown().await;
-        if self.guardian.is_some() {
-            let _ = tokio::time::timeout(GUARDIAN_END_MAX, end_of(&mut self.guardian)).await;
+        self.cancels.shutdown().await;
+        if self.keeper.is_some() {
+            let _ = tokio::time::timeout(KEEPER_END_MAX, end_of(&mut self.keeper)).await;
         }
     }
 }
 
-async fn end_of(guardian: &mut Option<oneshot::Receiver<Result<(), WorkerError>>>) -> Result<(), WorkerError> {
-    let Some(guardian) = guardian else { return std::future::pending().await };
-    guardian.await.unwrap_or_else(|_| Err(WorkerError::LoopDied { name: "heartbeat", why: "its thread ended".into() }))
-}
-
-async fn hear_cancels<S: Send + Sync + 'static>(shared: Arc<Shared<S>>) {
-    let mut cancels = shared.queue.cancels();
-    loop {
-        match shared.stop_guarding.run_until_cancelled(cancels.next()).await.flatten() {
-            Some(job) => shared.held.stop_job(job, StopReason::Cancelled),
-            None => return,
-        }
-    }
+async fn end_of(keeper: &mut Option<oneshot::Receiver<Result<(), WorkerError>>>) -> Result<(), WorkerError> {
+    let Some(keeper) = keeper else { return std::future::pending().await };
+    keeper.await.unwrap_or_else(|_| Err(WorkerError::LoopDied { name: "heartbeat", why: "its thread ended".into() }))
 }
 
 /// A thread for the dispatcher, until `stop`.
@@ -212,37 +205,34 @@ fn start_claiming_thread(stop: CancellationToken) -> Result<Handle, WorkerError>
     Ok(handle)
 }
 
-/// Heartbeat and reaper, on a thread with a runtime of its own.
-fn start_guardian<S: Send + Sync + 'static>(
-    shared: Arc<Shared<S>>,
+/// Heartbeat and upkeep, on a thread with a runtime of its own.
+fn start_keeper<S: Send + Sync + 'static>(
+    shared: Arc<RunningWorker<S>>,
     health: WorkerHealth,
 ) -> Result<oneshot::Receiver<Result<(), WorkerError>>, WorkerError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let (ended, guardian) = oneshot::channel();
+    let (ended, keeper) = oneshot::channel();
     std::thread::Builder::new().name("steadfast-heartbeat".into()).spawn(move || {
-        let result = runtime.block_on(guard(shared, health));
+        let result = runtime.block_on(keep(shared, health));
         // Nobody is listening any more if the worker was dropped.
         let _ = ended.send(result);
     })?;
-    Ok(guardian)
+    Ok(keeper)
 }
 
-async fn guard<S: Send + Sync + 'static>(shared: Arc<Shared<S>>, health: WorkerHealth) -> Result<(), WorkerError> {
-    let stop = shared.stop_guarding.clone();
+async fn keep<S: Send + Sync + 'static>(
+    shared: Arc<RunningWorker<S>>,
+    health: WorkerHealth,
+) -> Result<(), WorkerError> {
+    let stop = shared.stop_heartbeats.clone();
     let this = shared.clone();
     let beating = supervise("heartbeat", health.clone(), stop.clone(), move || {
         let this = this.clone();
         async move {
             let beats = heartbeat::run(this.queue.clone(), &this.held, this.settings.lease, &this.progress_reported);
-            this.stop_guarding.run_until_cancelled(beats).await;
+            this.stop_heartbeats.run_until_cancelled(beats).await;
         }
     });
-    let reaping = supervise("reaper", health, stop, move || {
-        let this = shared.clone();
-        async move {
-            let reaps = reaper::run(this.queue.clone(), this.settings.reap_interval);
-            this.stop_guarding.run_until_cancelled(reaps).await;
-        }
-    });
-    tokio::try_join!(beating, reaping).map(|_| ())
+    let upkeep = upkeep::run(shared.queue.clone(), shared.settings.clone(), health, stop);
+    tokio::try_join!(beating, upkeep).map(|_| ())
 }

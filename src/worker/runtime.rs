@@ -1,4 +1,4 @@
-//! What the loops of one worker share, and the settings they go by.
+//! What the loops of one worker share.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,86 +8,14 @@ use std::time::{Duration, Instant};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
+use super::WorkerSettings;
 use super::context::Attempt;
 use super::handler::{AnyHandler, Stateless};
 use super::held::HeldLeases;
 use super::prefetch::Pace;
 use super::settler::Outcomes;
-use crate::job::limits::{LEASE_DEFAULT, LEASE_MAX, LEASE_MIN};
-use crate::job::{Kind, KindDefinition, Lease, QueueName, WorkerId};
+use crate::job::{Kind, KindDefinition, Lease, WorkerId};
 use crate::queue::Queue;
-
-/// How a worker behaves. Every field has a default.
-#[derive(Debug, Clone)]
-pub struct WorkerSettings {
-    /// Jobs at the same time; 4 × cores.
-    pub concurrency: usize,
-    /// Take jobs from these queues only; `None`: from every queue.
-    pub queues: Option<Vec<QueueName>>,
-    /// 30 s: how long a job of this worker stays unclaimed by others after the worker died. Heartbeats come at a third.
-    pub lease: Duration,
-    /// 5 s: how often expired leases, anybody's, are looked for.
-    pub reap_interval: Duration,
-    /// 500 ms: the first wait for work, when no wake comes.
-    pub poll_min: Duration,
-    /// 2 s: the longest wait for work, when no wake comes.
-    pub poll_max: Duration,
-    /// 30 s: how long running jobs may go on at shutdown before they are released.
-    pub shutdown_grace: Duration,
-    /// How long finished jobs are kept.
-    pub retention: Retention,
-}
-
-impl WorkerSettings {
-    /// What makes no sense becomes the nearest that does.
-    pub(super) fn within_limits(self) -> Self {
-        /// 10 ms: less would be a hot loop.
-        const INTERVAL_MIN: Duration = Duration::from_millis(10);
-        let poll_min = self.poll_min.max(INTERVAL_MIN);
-        Self {
-            concurrency: self.concurrency.max(1),
-            lease: self.lease.clamp(LEASE_MIN, LEASE_MAX),
-            reap_interval: self.reap_interval.max(INTERVAL_MIN),
-            poll_max: self.poll_max.max(poll_min),
-            poll_min,
-            ..self
-        }
-    }
-}
-
-impl Default for WorkerSettings {
-    fn default() -> Self {
-        let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
-        Self {
-            concurrency: 4 * cores,
-            queues: None,
-            lease: LEASE_DEFAULT,
-            reap_interval: Duration::from_secs(5),
-            poll_min: Duration::from_millis(500),
-            poll_max: Duration::from_secs(2),
-            shutdown_grace: Duration::from_secs(30),
-            retention: Retention::default(),
-        }
-    }
-}
-
-/// How long finished jobs are kept.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Retention {
-    /// 7 days.
-    pub succeeded: Duration,
-    /// 7 days.
-    pub cancelled: Duration,
-    /// 90 days: time to find out why.
-    pub failed: Duration,
-}
-
-impl Default for Retention {
-    fn default() -> Self {
-        const DAY: Duration = Duration::from_secs(24 * 3600);
-        Self { succeeded: 7 * DAY, cancelled: 7 * DAY, failed: 90 * DAY }
-    }
-}
 
 /// A handler and what was said about it.
 pub(super) struct Registered<S> {
@@ -108,7 +36,7 @@ impl Registered<()> {
 }
 
 /// A claimed job on its way to a slot.
-pub(super) struct Work {
+pub(super) struct ClaimedJob {
     pub(super) lease: Lease,
     pub(super) attempt: Arc<Attempt>,
     /// Taken before the claim was sent, so a deadline counted from here is never late.
@@ -117,7 +45,7 @@ pub(super) struct Work {
 }
 
 /// Everything the loops share.
-pub(super) struct Shared<S> {
+pub(super) struct RunningWorker<S> {
     pub(super) queue: Queue,
     pub(super) worker: WorkerId,
     pub(super) settings: WorkerSettings,
@@ -133,13 +61,13 @@ pub(super) struct Shared<S> {
     /// The grace period is over.
     pub(super) release_now: CancellationToken,
     /// Everything is settled; heartbeats may stop.
-    pub(super) stop_guarding: CancellationToken,
+    pub(super) stop_heartbeats: CancellationToken,
 }
 
 /// Between the dispatcher and the slots: claimed jobs in their order.
 #[derive(Default)]
 pub(super) struct Buffer {
-    works: Mutex<VecDeque<Work>>,
+    jobs: Mutex<VecDeque<ClaimedJob>>,
     /// One permit per job, so that slots wait for jobs in turn. Bounded by what the dispatcher claims.
     ready: Semaphore0,
     idle_slots: AtomicUsize,
@@ -164,37 +92,37 @@ impl Buffer {
         self.lock().len()
     }
 
-    pub(super) fn put(&self, works: Vec<Work>) {
-        let count = works.len();
-        self.lock().extend(works);
+    pub(super) fn put(&self, jobs: Vec<ClaimedJob>) {
+        let count = jobs.len();
+        self.lock().extend(jobs);
         self.ready.0.add_permits(count);
     }
 
     /// The next job; `None` once closed.
-    async fn next(&self) -> Option<Work> {
+    async fn next(&self) -> Option<ClaimedJob> {
         self.ready.0.acquire().await.ok()?.forget();
         self.lock().pop_front()
     }
 
     /// The oldest job, if it is one that `unwanted` picks; never one that a slot is about to take.
-    pub(super) fn take_oldest_if(&self, unwanted: impl FnOnce(&Work) -> bool) -> Option<Work> {
+    pub(super) fn take_oldest_if(&self, unwanted: impl FnOnce(&ClaimedJob) -> bool) -> Option<ClaimedJob> {
         self.ready.0.try_acquire().ok()?.forget();
-        let mut works = self.lock();
-        if works.front().is_some_and(unwanted) {
-            return works.pop_front();
+        let mut jobs = self.lock();
+        if jobs.front().is_some_and(unwanted) {
+            return jobs.pop_front();
         }
         self.ready.0.add_permits(1);
         None
     }
 
     /// Slots get nothing more; what is left is for the caller.
-    pub(super) fn close(&self) -> Vec<Work> {
+    pub(super) fn close(&self) -> Vec<ClaimedJob> {
         self.ready.0.close();
         self.lock().drain(..).collect()
     }
 
-    fn lock(&self) -> MutexGuard<'_, VecDeque<Work>> {
-        self.works.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, VecDeque<ClaimedJob>> {
+        self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -214,9 +142,9 @@ impl Drop for Idle<'_> {
     }
 }
 
-impl<S> Shared<S> {
+impl<S> RunningWorker<S> {
     /// The next job for a slot; `None` when the dispatcher has stopped and the buffer is empty.
-    pub(super) async fn next_work(&self) -> Option<Work> {
+    pub(super) async fn next_job(&self) -> Option<ClaimedJob> {
         let _idle = Idle::count(&self.buffer.idle_slots);
         if self.room() > 0 {
             self.buffer.room.notify_one();

@@ -1,15 +1,15 @@
 //! Records outcomes: one settle in flight, whatever was reported meanwhile is the next batch. An outcome stays here
 //! until the store has answered; a store that is away is asked again until it is back.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
+use super::backoff::error_pause;
 use super::context::Attempt;
-use super::dispatcher::error_pause;
 use super::held::HeldLeases;
-use crate::job::Outcome;
+use crate::job::{LeaseKey, Outcome};
 use crate::queue::Queue;
 use crate::store::{Settle, Settled, StoreError, StoreErrorKind, complain};
 
@@ -23,9 +23,23 @@ pub(super) struct Outcomes {
     sender: Mutex<Option<mpsc::Sender<Settle>>>,
     receiver: tokio::sync::Mutex<mpsc::Receiver<Settle>>,
     /// Taken from the channel, not answered yet. Survives the loop, should it die.
-    unsettled: Mutex<Vec<Settle>>,
+    unsettled: Mutex<Vec<Unsettled>>,
     /// No more outcomes will come.
     pub(super) closed: CancellationToken,
+}
+
+/// An outcome that is not on record yet.
+#[derive(Clone)]
+struct Unsettled {
+    settle: Settle,
+    version: Version,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Version {
+    AsReported,
+    /// In place of one that the database refused.
+    Substitute,
 }
 
 impl Default for Outcomes {
@@ -58,7 +72,7 @@ impl Outcomes {
         self.sender.lock().unwrap_or_else(PoisonError::into_inner).take();
     }
 
-    fn unsettled(&self) -> std::sync::MutexGuard<'_, Vec<Settle>> {
+    fn unsettled(&self) -> std::sync::MutexGuard<'_, Vec<Unsettled>> {
         self.unsettled.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -80,14 +94,15 @@ pub(super) async fn run(queue: Queue, outcomes: &Outcomes, held: &HeldLeases) {
             } else if receiver.recv_many(&mut arrived, room).await == 0 {
                 return;
             }
-            outcomes.unsettled().append(&mut arrived);
+            let as_reported = |settle| Unsettled { settle, version: Version::AsReported };
+            outcomes.unsettled().extend(arrived.into_iter().map(as_reported));
         }
         let batch = outcomes.unsettled().clone();
-        match queue.settle(batch.clone()).await {
+        match queue.settle(batch.iter().map(|one| one.settle.clone()).collect()).await {
             Ok(answers) => {
                 errors = 0;
                 let again =
-                    batch.into_iter().zip(answers).filter_map(|(settle, answer)| answered(held, settle, answer));
+                    batch.into_iter().zip(answers).filter_map(|(outcome, answer)| answered(held, outcome, answer));
                 *outcomes.unsettled() = again.collect();
             }
             Err(error) => {
@@ -101,43 +116,28 @@ pub(super) async fn run(queue: Queue, outcomes: &Outcomes, held: &HeldLeases) {
 }
 
 /// What is left to do about one outcome.
-fn answered(held: &HeldLeases, settle: Settle, answer: Result<Settled, StoreError>) -> Option<Settle> {
+fn answered(held: &HeldLeases, outcome: Unsettled, answer: Result<Settled, StoreError>) -> Option<Unsettled> {
+    let LeaseKey { job_id, token } = outcome.settle.lease;
     match answer {
         Ok(Settled::Recorded) => {
-            held.let_go(settle.lease.token);
+            held.let_go(token);
             None
         }
         Ok(Settled::Lost) => {
-            // If the heartbeat found out first, it has said so.
-            if let Some(attempt) = held.let_go(settle.lease.token) {
-                report_lost(&attempt);
-            }
+            held.lose(token);
             None
         }
-        Err(error) if error.is_retryable() => Some(settle),
-        Err(error) if error.kind() == StoreErrorKind::Rejected && !is_substitute(&settle.outcome) => {
-            tracing::error!(?error, job_id = %settle.lease.job_id, "an outcome cannot be stored; recording that instead");
-            Some(Settle { outcome: Outcome::failed_permanently(UNSTORABLE), ..settle })
+        Err(error) if error.is_retryable() => Some(outcome),
+        Err(error) if error.kind() == StoreErrorKind::Rejected && outcome.version == Version::AsReported => {
+            tracing::error!(?error, %job_id, "an outcome cannot be stored; recording that instead");
+            let refused = "the outcome of this attempt was refused by the database; see the worker's log";
+            let settle = Settle { outcome: Outcome::failed_permanently(refused), ..outcome.settle };
+            Some(Unsettled { settle, version: Version::Substitute })
         }
         Err(error) => {
-            tracing::error!(?error, job_id = %settle.lease.job_id, "an outcome cannot be recorded; its lease will expire");
-            held.let_go(settle.lease.token);
+            tracing::error!(?error, %job_id, "an outcome cannot be recorded; its lease will expire");
+            held.let_go(token);
             None
         }
     }
-}
-
-const UNSTORABLE: &str = "the outcome of this attempt was refused by the database; see the worker's log";
-
-fn is_substitute(outcome: &Outcome) -> bool {
-    matches!(outcome, Outcome::Failed(failure) if failure.error.as_str() == UNSTORABLE)
-}
-
-/// One line, once: this process believed it was running a job that had been taken from it.
-pub(super) fn report_lost(attempt: &Arc<Attempt>) {
-    metrics::counter!("leases_lost_total").increment(1);
-    tracing::warn!(
-        job_id = %attempt.lease.job_id, kind = %attempt.kind, attempt = attempt.number,
-        "lost the lease of a job: whatever this attempt reports is refused"
-    );
 }

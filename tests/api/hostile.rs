@@ -34,7 +34,7 @@ fn resident_mib() -> usize {
 async fn is_fine(server: &Server) {
     let started = Instant::now();
     server.enqueue().await;
-    assert!(started.elapsed() < Duration::from_secs(5), "a normal request took {:?}", started.elapsed());
+    assert!(started.elapsed() < Duration::from_secs(30), "a normal request took {:?}", started.elapsed());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

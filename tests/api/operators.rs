@@ -135,7 +135,7 @@ async fn however_many_ask_for_its_health_the_store_is_asked_once(world: World) {
     let asking: Vec<_> = (0..20)
         .map(|n| tokio::spawn(server.call("GET", if n % 2 == 0 { "/health" } else { "/readyz" }).send()))
         .collect();
-    let deadline = Instant::now() + Duration::from_secs(10);
+    let deadline = Instant::now() + Duration::from_secs(60);
     while store.calls() == before {
         assert!(Instant::now() < deadline, "nobody asks the store");
         tokio::task::yield_now().await;
@@ -205,7 +205,7 @@ async fn a_store_that_is_down_is_503_until_it_is_back(world: World) {
     server.get("/readyz").await.problem(503, "not_ready");
     assert!(started.elapsed() < Duration::from_secs(30));
     store.set(Fault::None);
-    let deadline = Instant::now() + Duration::from_secs(10);
+    let deadline = Instant::now() + Duration::from_secs(60);
     while server.get("/readyz").await.status != 200 || server.get("/stats").await.status != 200 {
         assert!(Instant::now() < deadline, "it does not recover by itself");
         tokio::time::sleep(Duration::from_millis(20)).await;
@@ -259,7 +259,7 @@ async fn a_full_queue_and_too_many_enqueues_are_429(world: World) {
     for lease in server.lease(2).await {
         assert_eq!(server.settle(&lease, json!({"outcome": "succeeded"})).await, "recorded");
     }
-    let deadline = Instant::now() + Duration::from_secs(10);
+    let deadline = Instant::now() + Duration::from_secs(60);
     while server.post("/jobs", json!({"kind": "welcome", "payload": 1})).await.status != 201 {
         assert!(Instant::now() < deadline, "room is not noticed");
         tokio::time::sleep(Duration::from_millis(50)).await;

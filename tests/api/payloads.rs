@@ -53,7 +53,7 @@ async fn a_schema_that_is_too_expensive_is_refused_with_what_to_change(world: Wo
 async fn a_stored_schema_that_is_too_expensive_makes_its_kind_unusable_and_no_other(world: World) {
     let server = world.server().await;
     // As a version did that had no budget.
-    let stored = KindDefinition { schema: Some(doubling()), ..KindDefinition::any(Kind::new("dear").unwrap()) };
+    let stored = KindDefinition::any(Kind::new("dear").unwrap()).schema(doubling());
     server.queue.store().put_kind(PutKind::new(stored)).await.unwrap();
     let cheap = json!({"schema": {"type": "object", "required": ["user"]}});
     server.put("/kinds/cheap", cheap).await.expect(201);

@@ -17,7 +17,7 @@ fn totals(server: &Running) -> u64 {
 #[test]
 fn serve_stopped_under_load_leaves_nothing_running_and_loses_nothing() {
     let world = World::new();
-    let server = world.serve(&[]);
+    let server = world.serve(&[("WORKER_CONCURRENCY", "2")]);
     enqueue_lines(&world, &server, JOBS as usize);
     until("some jobs run and some wait", || (server.count("running") > 0 && server.count("queued") > 0).then_some(()));
     server.stop();
@@ -44,7 +44,7 @@ async fn a_worker_stopped_under_load_leaves_nothing_running_and_loses_nothing() 
         Running::start(command)
     };
     let api = role("api", "1");
-    let worker = role("worker", "8");
+    let worker = role("worker", "2");
     enqueue_lines(&world, &api, JOBS as usize);
     until("some jobs run and some wait", || (api.count("running") > 0 && api.count("queued") > 0).then_some(()));
     worker.stop();

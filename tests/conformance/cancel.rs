@@ -1,8 +1,9 @@
 //! cancel: queued, retrying → cancelled at once; running → flagged.
 
-use steadfast::job::{JobId, JobRecord, Status};
+use steadfast::job::{JobId, Status};
 use steadfast::store::{Cancel, Cancelled, Extended};
 
+use crate::changed::changed;
 use crate::phrases::*;
 use crate::world::World;
 
@@ -12,13 +13,12 @@ pub(crate) async fn a_queued_job_is_cancelled_at_once(world: &impl World) {
         world.advance(SECOND).await;
         let now = world.now().await;
         assert_eq!(world.cancel(queued.id).await, Cancelled::Now);
-        let expected = JobRecord {
-            status: Status::Cancelled,
-            cancel_requested: true,
-            finished_at: Some(now),
-            updated_at: now,
-            ..queued
-        };
+        let expected = changed(queued, |job| {
+            job.status = Status::Cancelled;
+            job.cancel_requested = true;
+            job.finished_at = Some(now);
+            job.updated_at = now;
+        });
         assert_eq!(world.job(expected.id).await, expected);
         assert_eq!(world.history(expected.id).await, []);
     }
@@ -33,13 +33,12 @@ pub(crate) async fn a_retrying_job_is_cancelled_at_once_and_keeps_its_history(wo
     world.advance(SECOND).await;
     let now = world.now().await;
     assert_eq!(world.cancel(retrying.id).await, Cancelled::Now);
-    let expected = JobRecord {
-        status: Status::Cancelled,
-        cancel_requested: true,
-        finished_at: Some(now),
-        updated_at: now,
-        ..retrying
-    };
+    let expected = changed(retrying, |job| {
+        job.status = Status::Cancelled;
+        job.cancel_requested = true;
+        job.finished_at = Some(now);
+        job.updated_at = now;
+    });
     assert_eq!(world.all_of(expected.id).await, (expected, history));
     world.advance(HOUR).await;
     assert_eq!(world.claim(10).await, []);
@@ -50,7 +49,10 @@ pub(crate) async fn a_running_job_is_flagged_and_goes_on(world: &impl World) {
     world.advance(SECOND).await;
     let now = world.now().await;
     assert_eq!(world.cancel(lease.job().id).await, Cancelled::Requested);
-    let expected = JobRecord { cancel_requested: true, updated_at: now, ..lease.job().clone() };
+    let expected = changed(lease.job().clone(), |job| {
+        job.cancel_requested = true;
+        job.updated_at = now;
+    });
     assert_eq!(world.job(expected.id).await, expected);
     assert_eq!(world.extend(&lease).await, Extended::Cancel);
 }

@@ -1,11 +1,17 @@
 //! enqueue: – → queued.
 
 use steadfast::job::limits::{BATCH_MAX, MAX_ATTEMPTS_MAX, PAYLOAD_MAX_BYTES, TIMEOUT_MAX};
-use steadfast::job::{JobId, JobRecord, JobRequest, Status};
+use steadfast::job::{JobId, JobRecord, Status};
 use steadfast::store::{Enqueued, KeyTaken, Known, NotStored, StoreErrorKind};
 
+use crate::changed::changed;
 use crate::phrases::*;
 use crate::world::World;
+
+/// Which of the jobs have keys of others, and whose.
+fn places(taken: Vec<KeyTaken>) -> Vec<(usize, JobId)> {
+    taken.into_iter().map(|taken| (taken.index, taken.by)).collect()
+}
 
 /// One job, stored now or already.
 fn assert_answered(answers: Vec<Enqueued>, created: bool, job: JobRecord) {
@@ -15,42 +21,40 @@ fn assert_answered(answers: Vec<Enqueued>, created: bool, job: JobRecord) {
 
 pub(crate) async fn a_new_job_is_queued_as_asked_for(world: &impl World) {
     let now = world.now().await;
-    let request = JobRequest {
-        queue: Some("mail".into()),
-        priority: Some(7),
-        max_attempts: Some(5),
-        run_at: Some(now + HOUR),
-        timeout_ms: Some(90_000),
-        idempotency_key: Some("welcome-42".into()),
-        ..job("welcome")
-    };
+    let request = job("welcome")
+        .queue("mail")
+        .priority(7)
+        .max_attempts(5)
+        .run_at(now + HOUR)
+        .timeout_ms(90_000)
+        .idempotency_key("welcome-42");
     let new = world.checked(request).await;
     let id = new.id();
     let answer = world.store().enqueue(vec![new]).await.unwrap();
-    let expected = JobRecord {
-        id,
-        kind: kind("welcome"),
-        queue: queue("mail"),
-        payload: json(r#"{"user":42}"#),
-        status: Status::Queued,
-        priority: 7,
-        attempts: 0,
-        max_attempts: 5,
-        run_at: now + HOUR,
-        timeout_ms: Some(90_000),
-        idempotency_key: Some("welcome-42".into()),
-        cancel_requested: false,
-        locked_by: None,
-        locked_at: None,
-        lease_expires_at: None,
-        last_error: None,
-        result: None,
-        progress: None,
-        created_at: now,
-        updated_at: now,
-        started_at: None,
-        finished_at: None,
-    };
+    let expected = changed(answer[0].job.clone(), |job| {
+        job.id = id;
+        job.kind = kind("welcome");
+        job.queue = queue("mail");
+        job.payload = json(r#"{"user":42}"#);
+        job.status = Status::Queued;
+        job.priority = 7;
+        job.attempts = 0;
+        job.max_attempts = 5;
+        job.run_at = now + HOUR;
+        job.timeout_ms = Some(90_000);
+        job.idempotency_key = Some("welcome-42".into());
+        job.cancel_requested = false;
+        job.locked_by = None;
+        job.locked_at = None;
+        job.lease_expires_at = None;
+        job.last_error = None;
+        job.result = None;
+        job.progress = None;
+        job.created_at = now;
+        job.updated_at = now;
+        job.started_at = None;
+        job.finished_at = None;
+    });
     assert_eq!(world.job(id).await, expected);
     assert_answered(answer, true, expected);
     assert_eq!(world.history(id).await, []);
@@ -67,7 +71,7 @@ pub(crate) async fn a_job_without_options_may_start_at_once(world: &impl World) 
 pub(crate) async fn a_run_at_in_the_past_means_now(world: &impl World) {
     let now = world.now().await;
     for run_at in [now - MS, now - HOUR, "1970-01-01T00:00:00Z".parse().unwrap()] {
-        let stored = world.enqueue(JobRequest { run_at: Some(run_at), ..job("welcome") }).await;
+        let stored = world.enqueue(job("welcome").run_at(run_at)).await;
         assert_eq!(stored.run_at, now, "asked for {run_at}");
     }
 }
@@ -82,13 +86,7 @@ pub(crate) async fn a_delay_counts_from_the_stores_now(world: &impl World) {
 pub(crate) async fn a_known_key_answers_with_its_job_unchanged(world: &impl World) {
     let first = world.enqueue(with_key("welcome-42")).await;
     world.advance(MINUTE).await;
-    let other = JobRequest {
-        queue: Some("mail".into()),
-        priority: Some(9),
-        max_attempts: Some(1),
-        delay_ms: Some(5_000),
-        ..with_key("welcome-42")
-    };
+    let other = with_key("welcome-42").queue("mail").priority(9).max_attempts(1).delay_ms(5_000);
     let again = world.enqueue_all(vec![other]).await;
     assert_answered(again, false, first.clone());
     assert_eq!(world.everything().await, [first]);
@@ -96,8 +94,8 @@ pub(crate) async fn a_known_key_answers_with_its_job_unchanged(world: &impl Worl
 
 pub(crate) async fn a_known_key_with_another_kind_or_payload_is_refused_and_nothing_is_stored(world: &impl World) {
     let first = world.enqueue(with_key("welcome-42")).await;
-    let other_kind = || JobRequest { kind: "other".into(), ..with_key("welcome-42") };
-    let other_payload = || JobRequest { payload: json(r#"{"user":43}"#), ..with_key("welcome-42") };
+    let other_kind = || changed(with_key("welcome-42"), |job| job.kind = "other".into());
+    let other_payload = || changed(with_key("welcome-42"), |job| job.payload = json(r#"{"user":43}"#));
     for other in [other_kind(), other_payload()] {
         let batch = [job("before"), with_key("free"), other, job("after")];
         let mut jobs = Vec::new();
@@ -105,7 +103,7 @@ pub(crate) async fn a_known_key_with_another_kind_or_payload_is_refused_and_noth
             jobs.push(world.checked(request).await);
         }
         match world.store().enqueue(jobs).await {
-            Err(NotStored::KeysTaken(taken)) => assert_eq!(taken, [KeyTaken { index: 2, by: first.id }]),
+            Err(NotStored::KeysTaken(taken)) => assert_eq!(places(taken), [(2, first.id)]),
             other => panic!("{other:?}"),
         }
         assert_eq!(world.everything().await, std::slice::from_ref(&first));
@@ -125,7 +123,7 @@ pub(crate) async fn a_call_whose_key_is_taken_does_not_harm_those_beside_it(worl
     let mut calls = Vec::new();
     for n in 0..40 {
         let request = match n % 4 {
-            0 => JobRequest { payload: json("[1]"), ..with_key("taken") },
+            0 => changed(with_key("taken"), |job| job.payload = json("[1]")),
             1 => with_key("taken"),
             2 => with_key(&format!("free-{n}")),
             _ => job("welcome"),
@@ -135,7 +133,7 @@ pub(crate) async fn a_call_whose_key_is_taken_does_not_harm_those_beside_it(worl
     }
     for (n, call) in calls {
         match (n % 4, call.await.unwrap()) {
-            (0, Err(NotStored::KeysTaken(taken))) => assert_eq!(taken, [KeyTaken { index: 0, by: first.id }]),
+            (0, Err(NotStored::KeysTaken(taken))) => assert_eq!(places(taken), [(0, first.id)]),
             (1, Ok(answers)) => assert_eq!((answers[0].created, answers[0].job.id), (false, first.id)),
             (2 | 3, Ok(answers)) => assert!(answers[0].created),
             (_, answer) => panic!("call {n}: {answer:?}"),
@@ -145,7 +143,7 @@ pub(crate) async fn a_call_whose_key_is_taken_does_not_harm_those_beside_it(worl
 }
 
 pub(crate) async fn keys_stand_for_payloads_however_they_are_written(world: &impl World) {
-    let written = |text: &str| JobRequest { payload: json(text), ..with_key("k") };
+    let written = |text: &str| changed(with_key("k"), |job| job.payload = json(text));
     let first = world.enqueue(written(r#"{"user":42,"tags":["a"]}"#)).await;
     let again = world.enqueue_all(vec![written("{ \"tags\": [\"\\u0061\"],\n \"user\": 42.0 }")]).await;
     assert_answered(again, false, first);
@@ -156,7 +154,7 @@ pub(crate) async fn known_tells_what_keys_belong_to_and_stores_nothing(world: &i
     let before = world.everything().await;
     let requests = [
         with_key("k"),
-        JobRequest { payload: json("[1]"), ..with_key("k") },
+        changed(with_key("k"), |job| job.payload = json("[1]")),
         with_key("free"),
         job("welcome"),
         with_key("k"),
@@ -205,8 +203,8 @@ pub(crate) async fn a_key_is_known_wherever_its_job_stands(world: &impl World) {
 }
 
 pub(crate) async fn the_same_key_twice_in_one_batch_makes_one_job(world: &impl World) {
-    let first = JobRequest { payload: json("1"), ..with_key("once") };
-    let second = JobRequest { priority: Some(2), ..first.clone() };
+    let first = changed(with_key("once"), |job| job.payload = json("1"));
+    let second = first.clone().priority(2);
     let answers = world.enqueue_all(vec![job("before"), first, job("between"), second]).await;
     let created: Vec<bool> = answers.iter().map(|answer| answer.created).collect();
     assert_eq!(created, [true, true, true, false]);
@@ -281,7 +279,7 @@ pub(crate) async fn a_payload_comes_back_byte_for_byte(world: &impl World) {
         large.as_str(),
     ];
     for text in odd {
-        let stored = world.enqueue(JobRequest { payload: json(text), ..job("welcome") }).await;
+        let stored = world.enqueue(changed(job("welcome"), |job| job.payload = json(text))).await;
         assert_eq!(stored.payload.as_str(), text);
         assert_eq!(world.job(stored.id).await.payload.as_str(), text);
         assert_eq!(world.claim_one().await.job().payload.as_str(), text);
@@ -294,13 +292,11 @@ pub(crate) async fn the_ends_of_every_range_are_stored(world: &impl World) {
     for (priority, max_attempts, timeout_ms) in
         [(-100, 1, 1), (100, i64::from(MAX_ATTEMPTS_MAX), TIMEOUT_MAX.as_millis() as i64)]
     {
-        let request = JobRequest {
-            queue: Some(longest_name.clone()),
-            priority: Some(priority),
-            max_attempts: Some(max_attempts),
-            timeout_ms: Some(timeout_ms),
-            ..job(&longest_name)
-        };
+        let request = job(&longest_name)
+            .queue(longest_name.clone())
+            .priority(priority)
+            .max_attempts(max_attempts)
+            .timeout_ms(timeout_ms);
         let stored = world.enqueue(request).await;
         assert_eq!((i64::from(stored.priority), i64::from(stored.max_attempts)), (priority, max_attempts));
         assert_eq!(stored.timeout_ms, Some(timeout_ms as u64));

@@ -1,8 +1,9 @@
 //! extend: running → running, the heartbeat.
 
-use steadfast::job::{JobRecord, LeaseKey, LeaseToken, Outcome, Progress};
+use steadfast::job::{LeaseToken, Outcome, Progress};
 use steadfast::store::{Beat, Cancelled, Extend, Extended};
 
+use crate::changed::changed;
 use crate::phrases::*;
 use crate::world::World;
 
@@ -12,8 +13,8 @@ pub(crate) async fn a_heartbeat_moves_the_end_of_the_lease_and_nothing_else(worl
     let now = world.now().await;
     assert_eq!(world.beat(&lease, None, Some(MINUTE)).await, Extended::Ok);
     let after = world.job(lease.job().id).await;
-    let expected = JobRecord { lease_expires_at: Some(now + MINUTE), ..lease.job().clone() };
-    assert_eq!(JobRecord { updated_at: expected.updated_at, ..after }, expected);
+    let expected = changed(lease.job().clone(), |job| job.lease_expires_at = Some(now + MINUTE));
+    assert_eq!(changed(after, |job| job.updated_at = expected.updated_at), expected);
     assert_eq!(world.history(lease.job().id).await.len(), 1);
 }
 
@@ -124,9 +125,9 @@ pub(crate) async fn a_heartbeat_with_a_token_or_job_nobody_knows_is_lost(world: 
     let other = world.running(job("welcome")).await;
     let before = (world.all_of(lease.job().id).await, world.all_of(other.job().id).await);
     let strangers = [
-        LeaseKey { token: LeaseToken::random(), ..lease.key() },
-        LeaseKey { token: other.token(), ..lease.key() },
-        LeaseKey { job_id: steadfast::job::JobId::new(), ..lease.key() },
+        changed(lease.key(), |key| key.token = LeaseToken::random()),
+        changed(lease.key(), |key| key.token = other.token()),
+        changed(lease.key(), |key| key.job_id = steadfast::job::JobId::new()),
     ];
     let beats = strangers.map(|lease| Beat::new(lease).progress(percent(99))).to_vec();
     let answers = world.store().extend(Extend::new(beats).lease(HOUR)).await.unwrap();
@@ -138,7 +139,7 @@ pub(crate) async fn a_heartbeat_with_the_token_of_another_lease_in_the_same_call
     let (lease, other) = (world.running(job("welcome")).await, world.running(job("welcome")).await);
     let before = world.all_of(lease.job().id).await;
     world.advance(SECOND).await;
-    let borrowed = LeaseKey { token: other.token(), ..lease.key() };
+    let borrowed = changed(lease.key(), |key| key.token = other.token());
     let beat = |lease| Beat::new(lease).progress(percent(99));
     for (beats, expected) in [
         (vec![borrowed, other.key()], vec![Extended::Lost, Extended::Ok]),

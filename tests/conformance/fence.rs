@@ -1,8 +1,9 @@
 //! settle, the fence: who may speak for a job. The answer comes from the attempt that the token belongs to.
 
-use steadfast::job::{JobId, Lease, LeaseKey, LeaseToken, Outcome, Status};
+use steadfast::job::{JobId, Lease, LeaseToken, Outcome, Status};
 use steadfast::store::{Redriven, Settle, Settled};
 
+use crate::changed::changed;
 use crate::phrases::*;
 use crate::world::World;
 
@@ -106,9 +107,9 @@ pub(crate) async fn a_settle_with_a_token_or_job_nobody_knows_is_lost(world: &im
     let other = world.running(job("welcome")).await;
     let before = (world.all_of(lease.job().id).await, world.all_of(other.job().id).await);
     let strangers = [
-        LeaseKey { token: LeaseToken::random(), ..lease.key() },
-        LeaseKey { token: other.token(), ..lease.key() },
-        LeaseKey { job_id: JobId::new(), ..lease.key() },
+        changed(lease.key(), |key| key.token = LeaseToken::random()),
+        changed(lease.key(), |key| key.token = other.token()),
+        changed(lease.key(), |key| key.job_id = JobId::new()),
     ];
     let settles = strangers.map(|lease| Settle::new(lease, succeeded())).to_vec();
     assert_eq!(world.settle_all(settles).await, [Settled::Lost; 3]);

@@ -1,7 +1,7 @@
 //! What a job's fields say of each other, whatever it has been through.
 
 use jiff::Timestamp;
-use steadfast::job::{JobId, JobRecord, JobRequest, Lease, Outcome, Status};
+use steadfast::job::{JobId, JobRecord, Lease, Outcome, Status};
 
 use crate::phrases::*;
 use crate::world::World;
@@ -28,7 +28,7 @@ impl<W: World> Diary<'_, W> {
 
 /// A life that passes every transition there is.
 async fn a_full_life(world: &impl World) -> Vec<(&'static str, JobRecord, Timestamp)> {
-    let id = world.enqueue(JobRequest { timeout_ms: Some(60_000), ..with_attempts(2) }).await.id;
+    let id = world.enqueue(with_attempts(2).timeout_ms(60_000)).await.id;
     let mut diary = Diary { world, id, seen: vec![] };
     diary.note("enqueued").await;
     let lease = diary.claim().await;
@@ -119,7 +119,7 @@ pub(crate) async fn counts_agree_with_the_jobs_after_every_transition(world: &im
         &[Outcome::failed_permanently("x")],
         &[Outcome::Cancelled],
     ];
-    world.put_kind("welcome", steadfast::job::RetryPolicy::Fixed { delays_ms: vec![1] }).await;
+    world.put_kind("welcome", fixed(&[1])).await;
     for outcomes in steps {
         for outcome in outcomes {
             let lease = world.claim_one().await;

@@ -7,19 +7,14 @@ use crate::phrases::*;
 use crate::world::World;
 
 fn full(name: &str) -> KindDefinition {
-    KindDefinition {
-        kind: kind(name),
-        schema: Some(
-            serde_json::json!({"type": "object", "required": ["user"], "properties": {"é": {"minimum": 0.5}}}),
-        ),
-        defaults: KindDefaults {
-            queue: Some(queue("mail")),
-            priority: Some(-7),
-            max_attempts: Some(10_000),
-            timeout_ms: Some(2_592_000_000),
-            retry: Some(RetryPolicy::Spread { base_ms: 500, cap_ms: 90_000, factor: 1.5 }),
-        },
-    }
+    let schema = serde_json::json!({"type": "object", "required": ["user"], "properties": {"é": {"minimum": 0.5}}});
+    let defaults = KindDefaults::default()
+        .queue(queue("mail"))
+        .priority(-7)
+        .max_attempts(10_000)
+        .timeout_ms(2_592_000_000)
+        .retry(RetryPolicy::spread(MS * 500, SECOND * 90).growing_by(1.5));
+    KindDefinition::any(kind(name)).schema(schema).defaults(defaults)
 }
 
 async fn kinds(world: &impl World) -> Vec<KindDefinition> {
@@ -32,11 +27,8 @@ async fn put(world: &impl World, definition: KindDefinition) -> bool {
 
 pub(crate) async fn what_was_declared_comes_back_by_name(world: &impl World) {
     assert_eq!(kinds(world).await, []);
-    let fixed = RetryPolicy::Fixed { delays_ms: vec![0, 1, 157_680_000_000] };
-    let with_fixed = KindDefinition {
-        defaults: KindDefaults { retry: Some(fixed), ..KindDefaults::default() },
-        ..KindDefinition::any(kind("b-fixed"))
-    };
+    let defaults = KindDefaults::default().retry(fixed(&[0, 1, 157_680_000_000]));
+    let with_fixed = KindDefinition::any(kind("b-fixed")).defaults(defaults);
     let given = [full("c-full"), KindDefinition::any(kind("a-any")), with_fixed.clone()];
     for definition in given {
         assert!(put(world, definition).await);

@@ -1,6 +1,6 @@
 //! get and list: looking at jobs.
 
-use steadfast::job::{JobId, JobRecord, JobRequest, Outcome, Status};
+use steadfast::job::{JobId, JobRecord, Outcome, Status};
 use steadfast::store::{List, Page};
 
 use crate::phrases::*;
@@ -15,9 +15,9 @@ async fn variety(world: &impl World) -> Vec<JobRecord> {
     let mut all = Vec::new();
     for n in 0..24 {
         let queue = ["default", "mail"][n / 6 % 2];
-        let request = JobRequest { queue: Some(queue.into()), ..job(["welcome", "other"][n / 12]) };
+        let request = job(["welcome", "other"][n / 12]).queue(queue);
         let id = match n % 6 {
-            0 => world.enqueue(JobRequest { delay_ms: Some(3_600_000), ..request }).await.id,
+            0 => world.enqueue(request.delay_ms(3_600_000)).await.id,
             1 => world.running(request).await.job().id,
             status => {
                 let outcome = match status {
@@ -109,7 +109,7 @@ pub(crate) async fn jobs_that_come_or_go_between_pages_shift_nothing(world: &imp
 }
 
 pub(crate) async fn the_one_that_matches_is_found_behind_thousands_that_do_not(world: &impl World) {
-    let wanted = world.enqueue(JobRequest { queue: Some("mail".into()), ..job("rare") }).await;
+    let wanted = world.enqueue(job("rare").queue("mail")).await;
     for _ in 0..21 {
         world.enqueue_all((0..1000).map(|_| job("welcome")).collect()).await;
     }

@@ -8,6 +8,9 @@
 
 #![expect(clippy::unwrap_used, reason = "an unwrap that fails is a test that fails")]
 
+#[path = "../support/changed.rs"]
+mod changed;
+
 mod attempts;
 mod cancel;
 mod claim;

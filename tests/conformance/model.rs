@@ -436,7 +436,7 @@ impl Model {
                 Status::Succeeded => keep_succeeded,
                 Status::Cancelled => keep_cancelled,
                 Status::FailedPermanent => keep_failed,
-                Status::Queued | Status::Running | Status::Retrying => continue,
+                _ => continue,
             };
             if job.finished_at.is_some_and(|finished_at| finished_at + keep <= self.now) {
                 *slot = None;

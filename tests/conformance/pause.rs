@@ -75,7 +75,7 @@ pub(crate) async fn running_jobs_of_a_paused_queue_go_on(world: &impl World) {
 }
 
 pub(crate) async fn a_large_paused_backlog_does_not_stand_in_the_way(world: &impl World) {
-    let backlog = || steadfast::job::JobRequest { priority: Some(100), ..in_queue("mail") };
+    let backlog = || in_queue("mail").priority(100);
     world.enqueue_all((0..1000).map(|_| backlog()).collect()).await;
     let free = world.enqueue(with_priority(-100)).await;
     pause(world, "mail").await;

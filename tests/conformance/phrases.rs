@@ -25,32 +25,37 @@ pub(crate) const MS: Duration = Duration::from_millis(1);
 pub(crate) const LEASE: Duration = LEASE_DEFAULT;
 
 /// A job of this kind that leaves everything else open.
+/// Exactly these waits.
+pub(crate) fn fixed(delays_ms: &[u64]) -> RetryPolicy {
+    RetryPolicy::fixed(delays_ms.iter().copied().map(Duration::from_millis))
+}
+
 pub(crate) fn job(kind: &str) -> JobRequest {
     JobRequest::new(kind, json(r#"{"user":42}"#))
 }
 
 pub(crate) fn in_queue(queue: &str) -> JobRequest {
-    JobRequest { queue: Some(queue.into()), ..job("welcome") }
+    job("welcome").queue(queue)
 }
 
 pub(crate) fn with_priority(priority: i64) -> JobRequest {
-    JobRequest { priority: Some(priority), ..job("welcome") }
+    job("welcome").priority(priority)
 }
 
 pub(crate) fn with_attempts(max_attempts: i64) -> JobRequest {
-    JobRequest { max_attempts: Some(max_attempts), ..job("welcome") }
+    job("welcome").max_attempts(max_attempts)
 }
 
 pub(crate) fn with_timeout(timeout: Duration) -> JobRequest {
-    JobRequest { timeout_ms: Some(timeout.as_millis() as i64), ..job("welcome") }
+    job("welcome").timeout_ms(timeout.as_millis() as i64)
 }
 
 pub(crate) fn with_key(key: &str) -> JobRequest {
-    JobRequest { idempotency_key: Some(key.into()), ..job("welcome") }
+    job("welcome").idempotency_key(key)
 }
 
 pub(crate) fn delayed(delay: Duration) -> JobRequest {
-    JobRequest { delay_ms: Some(delay.as_millis() as i64), ..job("welcome") }
+    job("welcome").delay_ms(delay.as_millis() as i64)
 }
 
 pub(crate) fn json(text: &str) -> Json {
@@ -87,7 +92,7 @@ pub(crate) fn failed(error: &str) -> Outcome {
 }
 
 pub(crate) fn failed_retry_after(wait: Duration) -> Outcome {
-    Outcome::Failed(Failure { error: ErrorText::new("busy"), permanent: false, retry_after: Some(wait) })
+    Outcome::Failed(Failure::new("busy").retry_after(wait))
 }
 
 pub(crate) fn timed_out() -> Outcome {
@@ -273,8 +278,8 @@ pub(crate) trait Phrases: World {
     }
 
     async fn put_kind(&self, name: &str, retry: RetryPolicy) -> bool {
-        let defaults = KindDefaults { retry: Some(retry), ..KindDefaults::default() };
-        self.store().put_kind(PutKind::new(KindDefinition { kind: kind(name), schema: None, defaults })).await.unwrap()
+        let definition = KindDefinition::any(kind(name)).defaults(KindDefaults::default().retry(retry));
+        self.store().put_kind(PutKind::new(definition)).await.unwrap()
     }
 
     /// A finished job in each of the three ends, for verbs that look at where a job stands.

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use steadfast::job::{AttemptOutcome, JobRecord, Lease, Status};
+use steadfast::job::{AttemptOutcome, Lease, Status};
 use steadfast::store::{Extended, Pause, Reaped, Settled};
 
+use crate::changed::changed;
 use crate::phrases::*;
 use crate::world::World;
 
@@ -26,16 +27,15 @@ pub(crate) async fn an_expired_job_with_attempts_left_is_retried_at_once(world: 
     let after = world.job(lease.job().id).await;
     let error = after.last_error.clone().unwrap();
     assert!(error.contains("lease"), "{error}");
-    let expected = JobRecord {
-        status: Status::Retrying,
-        run_at: now,
-        locked_by: None,
-        locked_at: None,
-        lease_expires_at: None,
-        updated_at: now,
-        last_error: Some(error.clone()),
-        ..lease.job().clone()
-    };
+    let expected = changed(lease.job().clone(), |job| {
+        job.status = Status::Retrying;
+        job.run_at = now;
+        job.locked_by = None;
+        job.locked_at = None;
+        job.lease_expires_at = None;
+        job.updated_at = now;
+        job.last_error = Some(error.clone());
+    });
     assert_eq!(after, expected);
     let history = world.history(after.id).await;
     assert_eq!((history.len(), history[0].outcome), (1, Some(AttemptOutcome::LeaseExpired)));
@@ -127,7 +127,7 @@ pub(crate) async fn a_lease_that_ended_before_the_timeout_is_recorded_as_expired
 }
 
 pub(crate) async fn a_time_out_on_the_last_attempt_is_the_dead_letter(world: &impl World) {
-    let request = steadfast::job::JobRequest { max_attempts: Some(1), ..with_timeout(SECOND) };
+    let request = with_timeout(SECOND).max_attempts(1);
     let lease = world.running(request).await;
     world.advance(SECOND).await;
     assert_reaped(world.reap().await, &[&lease], Status::FailedPermanent, AttemptOutcome::TimedOut);

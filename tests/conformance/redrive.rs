@@ -1,20 +1,15 @@
 //! redrive: failed_permanent, cancelled → queued, as if new.
 
-use steadfast::job::{JobId, JobRecord, JobRequest, Outcome, Status};
+use steadfast::job::{JobId, JobRecord, Outcome, Status};
 use steadfast::store::{Redrive, Redriven};
 
+use crate::changed::changed;
 use crate::phrases::*;
 use crate::world::World;
 
 /// A job with every trace that a life can leave, in the dead letter.
 async fn dead(world: &impl World) -> JobRecord {
-    let request = JobRequest {
-        queue: Some("mail".into()),
-        priority: Some(3),
-        timeout_ms: Some(3_600_000),
-        max_attempts: Some(2),
-        ..with_key("welcome-42")
-    };
+    let request = with_key("welcome-42").queue("mail").priority(3).timeout_ms(3_600_000).max_attempts(2);
     let first = world.running(request).await;
     world.end(&first, failed_retry_after(SECOND)).await;
     world.advance(SECOND).await;
@@ -29,15 +24,14 @@ pub(crate) async fn a_dead_letter_is_queued_as_if_new_with_its_last_error_kept(w
     let history = world.history(dead.id).await;
     world.advance(HOUR).await;
     let now = world.now().await;
-    let expected = JobRecord {
-        status: Status::Queued,
-        attempts: 0,
-        run_at: now,
-        updated_at: now,
-        finished_at: None,
-        progress: None,
-        ..dead
-    };
+    let expected = changed(dead, |job| {
+        job.status = Status::Queued;
+        job.attempts = 0;
+        job.run_at = now;
+        job.updated_at = now;
+        job.finished_at = None;
+        job.progress = None;
+    });
     assert_eq!(expected.last_error.as_deref(), Some("smtp 451"));
     assert_eq!(world.redrive(expected.id).await, Redriven::Queued(expected.clone()));
     assert_eq!(world.all_of(expected.id).await, (expected, history));
@@ -60,7 +54,10 @@ pub(crate) async fn a_job_cancelled_before_it_ran_can_be_redriven(world: &impl W
     world.cancel(queued.id).await;
     world.advance(SECOND).await;
     let now = world.now().await;
-    let expected = JobRecord { run_at: now, updated_at: now, ..queued };
+    let expected = changed(queued, |job| {
+        job.run_at = now;
+        job.updated_at = now;
+    });
     assert_eq!(world.redrive(expected.id).await, Redriven::Queued(expected.clone()));
     assert_eq!(world.claim_one().await.job().id, expected.id);
 }

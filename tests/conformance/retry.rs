@@ -45,7 +45,7 @@ pub(crate) async fn a_kind_without_a_policy_waits_1_to_3_then_1_to_9_seconds(wor
 }
 
 pub(crate) async fn a_kinds_own_window_is_used(world: &impl World) {
-    world.put_kind("welcome", RetryPolicy::Spread { base_ms: 10_000, cap_ms: 50_000, factor: 2.0 }).await;
+    world.put_kind("welcome", RetryPolicy::spread(MS * 10_000, MS * 50_000).growing_by(2.0)).await;
     world.enqueue_all((0..60).map(|_| with_attempts(9)).collect()).await;
     for longest in [20, 40, 50, 50] {
         assert_spread(&waits(world, failed("x")).await, SECOND * 10, SECOND * longest);
@@ -54,7 +54,7 @@ pub(crate) async fn a_kinds_own_window_is_used(world: &impl World) {
 }
 
 pub(crate) async fn fixed_delays_are_kept_to_the_microsecond_and_the_last_repeats(world: &impl World) {
-    world.put_kind("welcome", RetryPolicy::Fixed { delays_ms: vec![1_500, 60_000] }).await;
+    world.put_kind("welcome", fixed(&[1_500, 60_000])).await;
     world.enqueue(with_attempts(9)).await;
     for delay_ms in [1_500, 60_000, 60_000, 60_000] {
         let lease = world.claim_one().await;
@@ -66,7 +66,7 @@ pub(crate) async fn fixed_delays_are_kept_to_the_microsecond_and_the_last_repeat
 }
 
 pub(crate) async fn a_wait_given_by_the_handler_wins_over_the_kinds(world: &impl World) {
-    world.put_kind("welcome", RetryPolicy::Fixed { delays_ms: vec![1_000] }).await;
+    world.put_kind("welcome", fixed(&[1_000])).await;
     world.enqueue(with_attempts(9)).await;
     for wait in [Duration::ZERO, MS, HOUR * 24] {
         let lease = world.claim_one().await;
@@ -77,8 +77,8 @@ pub(crate) async fn a_wait_given_by_the_handler_wins_over_the_kinds(world: &impl
 }
 
 pub(crate) async fn each_kind_in_a_batch_waits_by_its_own_policy(world: &impl World) {
-    world.put_kind("slow", RetryPolicy::Fixed { delays_ms: vec![100_000] }).await;
-    world.put_kind("quick", RetryPolicy::Fixed { delays_ms: vec![100] }).await;
+    world.put_kind("slow", fixed(&[100_000])).await;
+    world.put_kind("quick", fixed(&[100])).await;
     world.enqueue_all(vec![job("slow"), job("quick"), job("undeclared"), job("quick")]).await;
     let leases = world.claim(4).await;
     world.settle_all(leases.iter().map(|lease| settle_of(lease, failed("x"))).collect()).await;
@@ -93,13 +93,13 @@ pub(crate) async fn each_kind_in_a_batch_waits_by_its_own_policy(world: &impl Wo
 }
 
 pub(crate) async fn a_changed_policy_holds_for_the_next_failure_of_old_jobs(world: &impl World) {
-    world.put_kind("welcome", RetryPolicy::Fixed { delays_ms: vec![1_000] }).await;
+    world.put_kind("welcome", fixed(&[1_000])).await;
     world.enqueue(with_attempts(9)).await;
     let lease = world.claim_one().await;
     assert_eq!(world.end(&lease, failed("x")).await.run_at, world.now().await + SECOND);
     world.advance(SECOND).await;
     let lease = world.claim_one().await;
-    world.put_kind("welcome", RetryPolicy::Fixed { delays_ms: vec![7_000] }).await;
+    world.put_kind("welcome", fixed(&[7_000])).await;
     assert_eq!(world.end(&lease, failed("x")).await.run_at, world.now().await + SECOND * 7);
     world.advance(SECOND * 7).await;
     let lease = world.claim_one().await;
@@ -109,7 +109,7 @@ pub(crate) async fn a_changed_policy_holds_for_the_next_failure_of_old_jobs(worl
 }
 
 pub(crate) async fn attempts_given_back_do_not_lengthen_the_next_wait(world: &impl World) {
-    world.put_kind("welcome", RetryPolicy::Fixed { delays_ms: vec![1_000, 60_000] }).await;
+    world.put_kind("welcome", fixed(&[1_000, 60_000])).await;
     world.enqueue(with_attempts(9)).await;
     for outcome in [Outcome::Released, Outcome::snoozed(Duration::ZERO), Outcome::Released] {
         let lease = world.claim_one().await;

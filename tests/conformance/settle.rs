@@ -5,6 +5,7 @@ use steadfast::job::limits::{ERROR_MAX_BYTES, RESULT_MAX_BYTES};
 use steadfast::job::{JobId, JobRecord, LeaseKey, LeaseToken, Outcome, Status};
 use steadfast::store::{Settle, Settled};
 
+use crate::changed::changed;
 use crate::phrases::*;
 use crate::world::World;
 
@@ -14,16 +15,15 @@ pub(crate) async fn success_finishes_the_job_with_its_result(world: &impl World)
     let now = world.now().await;
     let text = r#"{ "sent" : true,  "to":["é"] }"#;
     let ended = world.end(&lease, Outcome::succeeded(Some(json(text)))).await;
-    let expected = JobRecord {
-        status: Status::Succeeded,
-        result: Some(json(text)),
-        locked_by: None,
-        locked_at: None,
-        lease_expires_at: None,
-        finished_at: Some(now),
-        updated_at: now,
-        ..lease.job().clone()
-    };
+    let expected = changed(lease.job().clone(), |job| {
+        job.status = Status::Succeeded;
+        job.result = Some(json(text));
+        job.locked_by = None;
+        job.locked_at = None;
+        job.lease_expires_at = None;
+        job.finished_at = Some(now);
+        job.updated_at = now;
+    });
     assert_eq!(ended, expected);
 }
 
@@ -43,16 +43,15 @@ pub(crate) async fn a_failure_with_attempts_left_is_retried_later(world: &impl W
     world.advance(SECOND).await;
     let now = world.now().await;
     let ended = world.end(&lease, failed_retry_after(MINUTE)).await;
-    let expected = JobRecord {
-        status: Status::Retrying,
-        last_error: Some("busy".into()),
-        run_at: now + MINUTE,
-        locked_by: None,
-        locked_at: None,
-        lease_expires_at: None,
-        updated_at: now,
-        ..lease.job().clone()
-    };
+    let expected = changed(lease.job().clone(), |job| {
+        job.status = Status::Retrying;
+        job.last_error = Some("busy".into());
+        job.run_at = now + MINUTE;
+        job.locked_by = None;
+        job.locked_at = None;
+        job.lease_expires_at = None;
+        job.updated_at = now;
+    });
     assert_eq!(ended, expected);
 }
 
@@ -64,17 +63,16 @@ pub(crate) async fn a_failure_of_the_last_attempt_is_the_dead_letter(world: &imp
     world.advance(SECOND).await;
     let now = world.now().await;
     let ended = world.end(&last, failed("smtp 451")).await;
-    let expected = JobRecord {
-        status: Status::FailedPermanent,
-        attempts: 2,
-        last_error: Some("smtp 451".into()),
-        locked_by: None,
-        locked_at: None,
-        lease_expires_at: None,
-        finished_at: Some(now),
-        updated_at: now,
-        ..last.job().clone()
-    };
+    let expected = changed(last.job().clone(), |job| {
+        job.status = Status::FailedPermanent;
+        job.attempts = 2;
+        job.last_error = Some("smtp 451".into());
+        job.locked_by = None;
+        job.locked_at = None;
+        job.lease_expires_at = None;
+        job.finished_at = Some(now);
+        job.updated_at = now;
+    });
     assert_eq!(ended, expected);
 }
 
@@ -111,16 +109,15 @@ pub(crate) async fn a_release_of_the_first_attempt_puts_the_job_back_in_the_queu
     world.advance(SECOND).await;
     let now = world.now().await;
     let ended = world.end(&lease, Outcome::Released).await;
-    let expected = JobRecord {
-        status: Status::Queued,
-        attempts: 0,
-        run_at: now,
-        locked_by: None,
-        locked_at: None,
-        lease_expires_at: None,
-        updated_at: now,
-        ..lease.job().clone()
-    };
+    let expected = changed(lease.job().clone(), |job| {
+        job.status = Status::Queued;
+        job.attempts = 0;
+        job.run_at = now;
+        job.locked_by = None;
+        job.locked_at = None;
+        job.lease_expires_at = None;
+        job.updated_at = now;
+    });
     assert_eq!(ended, expected);
     assert_eq!(world.claim_one().await.job().attempts, 1);
 }
@@ -243,13 +240,13 @@ pub(crate) async fn hostile_error_text_is_stored_cut_and_clean(world: &impl Worl
 pub(crate) async fn a_batch_is_answered_in_order_and_one_lost_harms_no_other(world: &impl World) {
     world.enqueue_all((0..3).map(|_| job("welcome")).collect()).await;
     let leases = world.claim(3).await;
-    let stranger = LeaseKey { job_id: JobId::new(), token: LeaseToken::random() };
+    let stranger = LeaseKey::new(JobId::new(), LeaseToken::random());
     let answers = world
         .settle_all(vec![
             settle_of(&leases[2], failed("c")),
             Settle::new(stranger, succeeded()),
             settle_of(&leases[0], succeeded()),
-            Settle::new(LeaseKey { token: leases[0].token(), ..leases[1].key() }, succeeded()),
+            Settle::new(changed(leases[1].key(), |key| key.token = leases[0].token()), succeeded()),
             settle_of(&leases[1], Outcome::failed_permanently("b")),
         ])
         .await;

@@ -37,7 +37,7 @@ impl World for SqliteWorld {
         let dir = TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
         let path = dir.path().join("jobs.db");
         let clock = Arc::new(HeldClock::at("2030-01-01T00:00:00Z".parse().unwrap()));
-        let settings = SqliteSettings { clock: clock.clone(), ..SqliteSettings::at(path.clone()) };
+        let settings = SqliteSettings::at(path.clone()).clock(clock.clone());
         let store = Arc::new(SqliteStore::open(settings).unwrap());
         Self { store, clock, path, _dir: dir }
     }

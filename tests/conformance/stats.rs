@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use steadfast::job::{JobRequest, Outcome, Status};
+use steadfast::job::{Outcome, Status};
 use steadfast::store::{Pause, QueueStats, Stats};
 
 use crate::phrases::*;
@@ -14,7 +14,7 @@ pub(crate) async fn an_empty_store_has_no_queues_and_answers_a_ping(world: &impl
 }
 
 pub(crate) async fn every_queue_is_counted_by_itself_and_by_status(world: &impl World) {
-    world.enqueue(JobRequest { delay_ms: Some(1_000), ..in_queue("mail") }).await;
+    world.enqueue(in_queue("mail").delay_ms(1_000)).await;
     for outcome in [succeeded(), succeeded(), Outcome::Cancelled, Outcome::failed_permanently("x")] {
         let lease = world.running(in_queue("mail")).await;
         world.end(&lease, outcome).await;
@@ -62,8 +62,8 @@ pub(crate) async fn the_oldest_ready_is_the_longest_due_whatever_its_priority_or
     world.advance(MINUTE).await;
     assert_eq!(oldest_ready(world).await, Some(Duration::ZERO));
     world.advance(SECOND).await;
-    world.enqueue(JobRequest { priority: Some(50), ..job("other") }).await;
-    world.enqueue(JobRequest { priority: Some(-50), ..job("another") }).await;
+    world.enqueue(job("other").priority(50)).await;
+    world.enqueue(job("another").priority(-50)).await;
     world.enqueue(in_queue("mail")).await;
     world.advance(SECOND).await;
     assert_eq!(oldest_ready(world).await, Some(SECOND * 2));

@@ -6,15 +6,16 @@ use std::time::Duration;
 use jiff::Timestamp;
 use steadfast::job::{
     AttemptRecord, ErrorText, Failure, JobId, JobRecord, JobRequest, Json, KindDefaults, Lease, LeaseKey, Limits,
-    NewJob, Outcome, RetryPolicy, Status,
+    NewJob, Outcome, Status,
 };
 use steadfast::store::{
     Beat, Cancel, Claim, Delete, Extend, List, NotStored, Pause, Prune, Reap, Redrive, Redriven, Resume, Settle,
     StoreError, WorkerFate,
 };
 
+use crate::changed::changed;
 use crate::model::{self, Answer, Attempt, Job, LEASE_EXPIRED, QueueStats, TIMED_OUT};
-use crate::phrases::{Phrases, kind, percent, queue, worker};
+use crate::phrases::{Phrases, fixed, kind, percent, queue, worker};
 use crate::step::{End, New, Start, Step, first_delays};
 use crate::world::World;
 
@@ -33,7 +34,7 @@ impl<W: World> Taker<W> {
     pub(crate) async fn new() -> Self {
         let world = W::new().await;
         for (n, delays_ms) in first_delays().into_iter().enumerate() {
-            world.put_kind(&format!("k{n}"), RetryPolicy::Fixed { delays_ms }).await;
+            world.put_kind(&format!("k{n}"), fixed(&delays_ms)).await;
         }
         Self { beginning: world.now().await, world, ids: vec![], leases: vec![] }
     }
@@ -105,7 +106,7 @@ impl<W: World> Taker<W> {
                 Answer::Nothing
             }
             Step::Declare { kind, delays } => {
-                self.world.put_kind(&format!("k{kind}"), RetryPolicy::Fixed { delays_ms: delays.clone() }).await;
+                self.world.put_kind(&format!("k{kind}"), fixed(delays)).await;
                 Answer::Nothing
             }
             Step::Wait(time) => {
@@ -124,16 +125,15 @@ impl<W: World> Taker<W> {
                 Start::At(time) => (Some(now + ms(time)), None),
                 Start::After(time) => (None, Some(time as i64)),
             };
-            let request = JobRequest {
-                queue: Some(format!("q{}", new.queue)),
-                priority: Some(new.priority.into()),
-                max_attempts: Some(new.max_attempts.into()),
-                run_at,
-                delay_ms: delay,
-                timeout_ms: new.timeout.map(|time| time as i64),
-                idempotency_key: new.key.map(|key| format!("key-{key}")),
-                ..JobRequest::new(format!("k{}", new.kind), number_as_json(new.payload))
-            };
+            let request = changed(JobRequest::new(format!("k{}", new.kind), number_as_json(new.payload)), |job| {
+                job.queue = Some(format!("q{}", new.queue));
+                job.priority = Some(new.priority.into());
+                job.max_attempts = Some(new.max_attempts.into());
+                job.run_at = run_at;
+                job.delay_ms = delay;
+                job.timeout_ms = new.timeout.map(|time| time as i64);
+                job.idempotency_key = new.key.map(|key| format!("key-{key}"));
+            });
             NewJob::new(request, &KindDefaults::default(), &Limits::default(), now).unwrap()
         });
         let enqueued = match self.world.store().enqueue(jobs.collect()).await {
@@ -142,6 +142,7 @@ impl<W: World> Taker<W> {
                 return Ok(Answer::KeysTaken(taken.into_iter().map(|taken| taken.index).collect()));
             }
             Err(NotStored::Store(error)) => return Err(error),
+            Err(other) => panic!("{other:?}"),
         };
         self.ids.extend(enqueued.iter().filter(|one| one.created).map(|one| one.job.id));
         let told = enqueued.iter().map(|one| (one.created, self.number(one.job.id), self.job(&one.job)));
@@ -253,11 +254,10 @@ fn gist(error: &str) -> String {
 fn outcome(end: &End) -> Outcome {
     match end {
         End::Succeeded(result) => Outcome::succeeded(result.map(number_as_json)),
-        End::Failed { error, permanent, retry_after } => Outcome::Failed(Failure {
-            error: ErrorText::new(format!("e{error}")),
-            permanent: *permanent,
-            retry_after: retry_after.map(ms),
-        }),
+        End::Failed { error, permanent, retry_after } => {
+            let failure = Failure::new(format!("e{error}")).retry_after(retry_after.map(ms));
+            Outcome::Failed(if *permanent { failure.permanent() } else { failure })
+        }
         End::TimedOut(error) => Outcome::TimedOut(ErrorText::new(format!("e{error}"))),
         End::Cancelled => Outcome::Cancelled,
         End::Released => Outcome::Released,

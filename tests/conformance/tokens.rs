@@ -2,16 +2,13 @@
 
 use steadfast::store::{DeleteToken, LastAdmin, PutToken, Scope, TokenDeleted, TokenRecord};
 
+use crate::changed::changed;
 use crate::world::World;
 
 fn token(id: &str, scopes: &[Scope]) -> TokenRecord {
-    TokenRecord {
-        id: id.into(),
-        name: format!("token {id}"),
-        scopes: scopes.to_vec(),
-        secret_sha256: [7; 32],
-        created_at: "2030-01-01T00:00:00.123456Z".parse().unwrap(),
-    }
+    changed(TokenRecord::new(id, format!("token {id}"), [7; 32]).scopes(scopes.iter().copied()), |token| {
+        token.created_at = "2030-01-01T00:00:00.123456Z".parse().unwrap();
+    })
 }
 
 pub(crate) async fn tokens_are_kept_as_given_and_told_by_id(world: &impl World) {
@@ -26,7 +23,7 @@ pub(crate) async fn tokens_are_kept_as_given_and_told_by_id(world: &impl World) 
 pub(crate) async fn a_token_with_a_known_id_replaces_the_old_one(world: &impl World) {
     let store = world.store();
     store.put_token(PutToken::new(token("a", &[Scope::Read]))).await.unwrap();
-    let newer = TokenRecord { secret_sha256: [8; 32], ..token("a", &[Scope::Work]) };
+    let newer = changed(token("a", &[Scope::Work]), |token| token.secret_sha256 = [8; 32]);
     store.put_token(PutToken::new(newer.clone())).await.unwrap();
     assert_eq!(store.tokens().await.unwrap(), [newer]);
 }

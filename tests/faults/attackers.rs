@@ -113,9 +113,9 @@ pub(crate) async fn peek_status(stream: &TcpStream) -> Option<u16> {
     tokio::time::timeout(DEADLINE, peeking).await.expect("an answer comes in time")
 }
 
-/// Of a process, in MiB: `VmRSS:` or `VmHWM:`.
-pub(crate) fn memory_mib(pid: u32, field: &str) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-    let line = status.lines().find(|line| line.starts_with(field)).unwrap();
-    line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() / 1024
+/// Of a process: `VmRSS:` or `VmHWM:`. Of one that is gone, none.
+pub(crate) fn memory_kib(pid: u32, field: &str) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let line = status.lines().find(|line| line.starts_with(field));
+    line.and_then(|line| line.split_whitespace().nth(1)).map_or(0, |kib| kib.parse().unwrap())
 }

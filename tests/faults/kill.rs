@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use crate::customers::Customers;
-use crate::players::{Part, Player, Task};
+use crate::players::{LONG_LEASE, LONG_WORK_MS, Part, Player, Script, Task};
 use crate::scale::{dice, quick_or_long};
 use crate::stage::{Stage, until, wait_until_done};
 use crate::support::postgres::Cluster;
@@ -107,11 +107,12 @@ async fn f32_postgresql_killed_at_random_loses_nothing_and_no_process_dies_of_it
 /// The job of a worker that is killed right after its start.
 async fn runs_again(stage: Stage) {
     let queue = stage.queue().await;
-    let id = queue.enqueue(Task { work_ms: 400, fail_percent: 0 }).idempotency_key("only").await.unwrap().job.id;
-    let victim = Player::start(Part::Worker, &stage.script());
+    let id = queue.enqueue(Task { work_ms: 0, fail_percent: 0 }).idempotency_key("only").await.unwrap().job.id;
+    let victim = Player::start(Part::Worker, &Script { work_ms: Some(LONG_WORK_MS), ..stage.script() });
     until("the job starts", || (stage.journal.lines("start").len() == 1).then_some(()));
     victim.kill();
-    let successor = Player::start(Part::Worker, &stage.script());
+    let lease_ms = LONG_LEASE.as_millis() as u64;
+    let successor = Player::start(Part::Worker, &Script { lease_ms, ..stage.script() });
     until("a dead worker's job is run again", || (stage.journal.lines("start").len() == 2).then_some(()));
     crate::leases::reaches(&queue, id, steadfast::Status::Succeeded).await;
     successor.stop();

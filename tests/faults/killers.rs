@@ -9,7 +9,7 @@ use steadfast::worker::{HandlerOptions, WorkerSettings};
 use steadfast::{JobRequest, Queue, Status, Worker};
 
 use crate::scale::{patience, quick_or_long};
-use crate::stage::Stage;
+use crate::stage::{Stage, ended_by};
 
 const URL: &str = "STEADFAST_TEST_KILLERS_URL";
 
@@ -25,12 +25,10 @@ fn works_to_the_end_when_it_is_started_as_a_process_of_its_own() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     runtime.block_on(async {
         let queue = Queue::open(&url).await.unwrap();
-        let settings = WorkerSettings {
-            concurrency: 1,
-            lease: Duration::from_secs(1),
-            reap_interval: Duration::from_millis(100),
-            ..WorkerSettings::default()
-        };
+        let settings = WorkerSettings::default()
+            .concurrency(1)
+            .lease(Duration::from_secs(1))
+            .reap_interval(Duration::from_millis(100));
         let worker = Worker::new(queue.clone())
             .settings(settings)
             .handle_raw("innocent", HandlerOptions::new(), |_, _| async { Ok(()) })
@@ -85,18 +83,8 @@ fn deaths(url: &str, at_most: usize) -> Vec<i32> {
     let give_up = Instant::now() + patience() * 2;
     let mut signals = Vec::new();
     loop {
-        let mut child = start(url);
-        let status = loop {
-            if let Some(status) = child.try_wait().unwrap() {
-                break status;
-            }
-            if Instant::now() > give_up {
-                let _ = child.kill();
-                let _ = child.wait();
-                panic!("the others are not done, after {} deaths", signals.len());
-            }
-            std::thread::sleep(Duration::from_millis(10));
-        };
+        let status = ended_by(give_up, &mut start(url));
+        let status = status.unwrap_or_else(|| panic!("the others are not done, after {} deaths", signals.len()));
         match status.signal() {
             Some(signal) => signals.push(signal),
             None => {
@@ -115,9 +103,8 @@ async fn killers_stop(stage: Stage) {
         queue.put_kind(KindDefinition::any(Kind::new(kind).unwrap())).await.unwrap();
     }
     let (mut killers, mut innocent) = (Vec::new(), Vec::new());
-    let request = |kind, payload: &str, max_attempts| JobRequest {
-        max_attempts: Some(max_attempts),
-        ..JobRequest::new(kind, Json::of(payload).unwrap())
+    let request = |kind, payload: &str, max_attempts| {
+        JobRequest::new(kind, Json::of(payload).unwrap()).max_attempts(max_attempts)
     };
     for n in 0..INNOCENT {
         if let Some((way, _)) = WAYS.get(n / 2).filter(|_| n % 2 == 1) {

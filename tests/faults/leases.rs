@@ -6,13 +6,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use steadfast::job::{AttemptOutcome, JobId, JobRecord, Lease, LeaseKey, Outcome, WorkerId};
+use steadfast::job::{AttemptOutcome, JobId, JobRecord, Lease, Outcome, WorkerId};
 use steadfast::store::{self, Beat, Claim, Deleted, Extend, Extended, Reap, Settle, Settled};
-use steadfast::worker::{JobError, WorkerSettings};
+use steadfast::worker::JobError;
 use steadfast::{Context, Queue, Status, Worker};
 
+use crate::changed::changed;
 use crate::history::History;
-use crate::players::{LEASE, Part, Player, REAP_INTERVAL, Task, worker_settings};
+use crate::players::{LEASE, LONG_LEASE, LONG_WORK_MS, Part, Player, REAP_INTERVAL, Script, Task, worker_settings};
 use crate::scale::{patience, quick_or_long};
 use crate::stage::{Stage, Store, until};
 
@@ -31,18 +32,27 @@ pub(crate) async fn reaches(queue: &Queue, id: JobId, status: Status) -> JobReco
     }
 }
 
-fn claim(max: usize) -> Claim {
+fn claim(max: usize, lease: Duration) -> Claim {
     let worker = WorkerId::new("w").unwrap();
-    Claim::new(worker, LEASE).max(max)
+    Claim::new(worker, lease).max(max)
 }
 
-async fn claim_one(queue: &Queue) -> Lease {
-    queue.store().claim(claim(1)).await.unwrap().leases.pop().expect("a job is due")
+async fn claim_one(queue: &Queue, lease: Duration) -> Lease {
+    queue.store().claim(claim(1, lease)).await.unwrap().leases.pop().expect("a job is due")
 }
 
 async fn settle(queue: &Queue, lease: &Lease, outcome: Outcome) -> Settled {
     let settle = Settle::new(lease.key(), outcome);
     queue.store().settle(vec![settle]).await.unwrap().pop().unwrap().unwrap()
+}
+
+/// A worker of this process, for as long as `meanwhile` takes.
+async fn with_worker<S: Send + Sync + 'static>(worker: Worker<S>, meanwhile: impl Future<Output = ()>) {
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let running = tokio::spawn(worker.run_until(async { drop(stopped.await) }));
+    meanwhile.await;
+    drop(stop);
+    running.await.unwrap().unwrap();
 }
 
 /// One verdict on what a worker of this process did with one job.
@@ -59,7 +69,7 @@ async fn judged(stage: &Stage, queue: &Queue, id: JobId, key: &str) -> History {
 async fn f15(stage: Stage) {
     let queue = stage.queue().await;
     let id = queue.enqueue(QUICK).await.unwrap().job.id;
-    let lease = claim_one(&queue).await;
+    let lease = claim_one(&queue, LEASE).await;
     tokio::time::sleep(LEASE + Duration::from_millis(100)).await;
     let late = settle(&queue, &lease, Outcome::succeeded(None)).await;
     assert_eq!(late, Settled::Recorded, "a late settle that was not reaped yet counts");
@@ -87,8 +97,8 @@ async fn g4_a_heartbeat_with_the_token_of_another_lease_is_lost() {
         for _ in 0..2 {
             queue.enqueue(QUICK).await.unwrap();
         }
-        let (lease, other) = (claim_one(&queue).await, claim_one(&queue).await);
-        let borrowed = LeaseKey { token: other.token(), ..lease.key() };
+        let (lease, other) = (claim_one(&queue, LONG_LEASE).await, claim_one(&queue, LONG_LEASE).await);
+        let borrowed = changed(lease.key(), |key| key.token = other.token());
         let beats = [borrowed, other.key()].map(Beat::new).to_vec();
         let answers = queue.store().extend(Extend::new(beats)).await.unwrap();
         let expected = [Extended::Lost, Extended::Ok];
@@ -98,20 +108,21 @@ async fn g4_a_heartbeat_with_the_token_of_another_lease_is_lost() {
 
 async fn f17(stage: Stage) {
     let queue = stage.queue().await;
-    let worker = crate::players::worker(queue.clone(), &stage.script());
-    let task = Task { work_ms: 4 * LEASE.as_millis() as u64, fail_percent: 0 };
+    // 3 s: a beat a second, and a machine may stand still for two of them.
+    let lease_ms = 3_000;
+    let worker = crate::players::worker(queue.clone(), &Script { lease_ms, ..stage.script() });
+    let task = Task { work_ms: 4 * lease_ms, fail_percent: 0 };
     let id = queue.enqueue(task).idempotency_key("long").await.unwrap().job.id;
-    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
-    let running = tokio::spawn(worker.run_until(async { drop(stopped.await) }));
-    let give_up = tokio::time::Instant::now() + patience();
-    while queue.get(id).await.unwrap().unwrap().status != Status::Succeeded {
-        let starts = stage.journal.lines("start").len();
-        assert!(starts <= 1, "a live lease was reaped: the job was started {starts} times");
-        assert!(tokio::time::Instant::now() < give_up, "waited in vain for the job to end");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-    drop(stop);
-    running.await.unwrap().unwrap();
+    with_worker(worker, async {
+        let give_up = tokio::time::Instant::now() + patience();
+        while queue.get(id).await.unwrap().unwrap().status != Status::Succeeded {
+            let starts = stage.journal.lines("start").len();
+            assert!(starts <= 1, "a live lease was reaped: the job was started {starts} times");
+            assert!(tokio::time::Instant::now() < give_up, "waited in vain for the job to end");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    })
+    .await;
     judged(&stage, &queue, id, "long").await;
 }
 
@@ -129,14 +140,15 @@ async fn f17_a_job_of_four_leases_runs_to_its_end_once_on_postgresql() {
 async fn f20_two_processes_with_the_same_settings_are_two_workers() {
     let stage = Stage::on_postgres().await;
     let queue = stage.queue().await;
-    let players = [0, 1].map(|_| Player::start(Part::Worker, &stage.script()));
-    // Each has room for some only: so both take part.
-    for _ in 0..40 {
-        queue.enqueue(Task { work_ms: 300, fail_percent: 0 }).await.unwrap();
+    let script = Script { lease_ms: LONG_LEASE.as_millis() as u64, ..stage.script() };
+    let players = [0, 1].map(|_| Player::start(Part::Worker, &script));
+    // More than one has room for, and none ends: as many starts as both have slots take both.
+    for _ in 0..5 * script.slots {
+        queue.enqueue(Task { work_ms: LONG_WORK_MS, fail_percent: 0 }).await.unwrap();
     }
-    until("all are started", || (stage.journal.lines("start").len() >= 40).then_some(()));
+    until("both have started what they can", || (stage.journal.lines("start").len() >= 2 * script.slots).then_some(()));
     let names: BTreeSet<String> = stage.journal.lines("start").into_iter().map(|line| line[3].clone()).collect();
-    players.into_iter().for_each(Player::stop);
+    players.into_iter().for_each(Player::kill);
     assert_eq!(names.len(), 2, "two processes, and these identities: {names:?}");
 }
 
@@ -149,7 +161,7 @@ async fn claimed_by_many(stores: &[Arc<dyn store::Store>], claimers: usize, jobs
         claiming.spawn(async move {
             let (mut claimed, mut empty) = (Vec::new(), 0);
             while empty < 3 {
-                let leases = store.claim(claim(7).lease(Duration::from_secs(600))).await.unwrap().leases;
+                let leases = store.claim(claim(7, Duration::from_secs(600))).await.unwrap().leases;
                 empty = if leases.is_empty() { empty + 1 } else { 0 };
                 claimed.extend(leases.iter().map(|lease| lease.job().id));
                 let leased = leased.fetch_add(leases.len(), Ordering::SeqCst) + leases.len();
@@ -199,7 +211,7 @@ async fn f22(stage: Stage) {
     let mut ends = Vec::new();
     for outcome in [Outcome::failed("stopped"), Outcome::Released, Outcome::Cancelled, Outcome::succeeded(None)] {
         let id = queue.enqueue(QUICK).await.unwrap().job.id;
-        let lease = claim_one(&queue).await;
+        let lease = claim_one(&queue, LONG_LEASE).await;
         queue.cancel(id).await.unwrap();
         settle(&queue, &lease, outcome).await;
         ends.push(queue.get(id).await.unwrap().unwrap().status);
@@ -208,7 +220,7 @@ async fn f22(stage: Stage) {
     assert_eq!(ends, expected, "a cancelled job ends, and never waits for another try");
 
     let orphan = queue.enqueue(QUICK).await.unwrap().job.id;
-    claim_one(&queue).await;
+    claim_one(&queue, LEASE).await;
     queue.cancel(orphan).await.unwrap();
     tokio::time::sleep(LEASE + Duration::from_millis(100)).await;
     queue.store().reap(Reap::up_to(10)).await.unwrap();
@@ -231,7 +243,7 @@ async fn f23_a_running_job_cannot_be_deleted() {
         let stage = Stage::on(store).await;
         let queue = stage.queue().await;
         let id = queue.enqueue(QUICK).await.unwrap().job.id;
-        claim_one(&queue).await;
+        claim_one(&queue, LONG_LEASE).await;
         let answer = queue.delete(id).await.unwrap();
         assert_eq!(answer, Deleted::NotFinished(Status::Running), "a running job was deleted");
         assert!(queue.get(id).await.unwrap().is_some());
@@ -247,17 +259,16 @@ async fn g3_a_job_that_always_fails_is_started_as_often_as_allowed_and_no_more()
         let enqueue = queue.enqueue(Task { work_ms: 0, fail_percent: 100 }).max_attempts(4).idempotency_key("hopeless");
         let id = enqueue.await.unwrap().job.id;
         let worker = crate::players::worker(queue.clone(), &stage.script());
-        let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
-        let running = tokio::spawn(worker.run_until(async { drop(stopped.await) }));
-        let give_up = tokio::time::Instant::now() + patience();
-        while queue.get(id).await.unwrap().unwrap().status != Status::FailedPermanent {
-            let starts = stage.journal.lines("start").len();
-            assert!(starts <= 4, "too many starts: {starts}, 4 are allowed");
-            assert!(tokio::time::Instant::now() < give_up, "waited in vain for the job to be given up");
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-        drop(stop);
-        running.await.unwrap().unwrap();
+        with_worker(worker, async {
+            let give_up = tokio::time::Instant::now() + patience();
+            while queue.get(id).await.unwrap().unwrap().status != Status::FailedPermanent {
+                let starts = stage.journal.lines("start").len();
+                assert!(starts <= 4, "too many starts: {starts}, 4 are allowed");
+                assert!(tokio::time::Instant::now() < give_up, "waited in vain for the job to be given up");
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        })
+        .await;
         let history = judged(&stage, &queue, id, "hopeless").await;
         assert_eq!(history.starts.len(), 4);
         assert!(history.kept[0].tries.iter().all(|one| one.outcome == Some(AttemptOutcome::Failed)));
@@ -270,15 +281,12 @@ async fn f10_a_lease_is_reaped_within_its_length_and_the_reap_interval_whoever_h
         let stage = Stage::on(store).await;
         let queue = stage.queue().await;
         let id = queue.enqueue(QUICK).idempotency_key("orphan").await.unwrap().job.id;
-        claim_one(&queue).await;
-        let settings = WorkerSettings { reap_interval: REAP_INTERVAL, ..worker_settings(&stage.script()) };
+        claim_one(&queue, LEASE).await;
+        let script = Script { lease_ms: LONG_LEASE.as_millis() as u64, ..stage.script() };
+        let settings = worker_settings(&script).reap_interval(REAP_INTERVAL);
         let worker = Worker::new(queue.clone()).settings(settings);
         let worker = worker.handle(|_: Task, _: Context| async { Ok::<_, JobError>(()) });
-        let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
-        let running = tokio::spawn(worker.run_until(async { drop(stopped.await) }));
-        reaches(&queue, id, Status::Succeeded).await;
-        drop(stop);
-        running.await.unwrap().unwrap();
+        with_worker(worker, async { drop(reaches(&queue, id, Status::Succeeded).await) }).await;
         let tries = queue.attempts(id).await.unwrap().unwrap();
         let outcomes: Vec<_> = tries.iter().map(|one| one.outcome.unwrap()).collect();
         assert_eq!(outcomes, [AttemptOutcome::LeaseExpired, AttemptOutcome::Succeeded], "with the cause recorded");

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use steadfast::job::AttemptOutcome;
 
-use crate::players::{LEASE, Part, Player, Task, body};
+use crate::players::{LEASE, LONG_LEASE, Part, Player, Task, body};
 use crate::producers::agent;
 use crate::proxy::Proxy;
 use crate::stage::{Stage, until};
@@ -104,11 +104,12 @@ async fn f11(stage: Stage) {
     let (_, _, job) = send(&server.url, "/jobs", &body(&QUICK, "the-key")).unwrap();
     let proxy = Proxy::to(port_of(&server.url)).await;
     proxy.lose_the_answer_to("POST /leases");
-    let wish = json!({ "worker": "w", "max": 1, "lease_ms": LEASE.as_millis() as u64, "wait_ms": 1000 });
-    assert_eq!(send(&format!("http://127.0.0.1:{}", proxy.port), "/leases", &wish), None);
+    let wish =
+        |lease: Duration| json!({ "worker": "w", "max": 1, "lease_ms": lease.as_millis() as u64, "wait_ms": 1000 });
+    assert_eq!(send(&format!("http://127.0.0.1:{}", proxy.port), "/leases", &wish(LEASE)), None);
     assert!(proxy.has_lost_an_answer());
     let lease = until("the job is leased again", || {
-        let (status, _, answer) = send(&server.url, "/leases", &wish).unwrap();
+        let (status, _, answer) = send(&server.url, "/leases", &wish(LONG_LEASE)).unwrap();
         assert_eq!(status, 200, "{answer}");
         answer["leases"].get(0).cloned()
     });

@@ -8,7 +8,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 
-use crate::attackers::{ATTACKER, Answer, Client, GOOD, memory_mib, peek_status, read_answer};
+use crate::attackers::{ATTACKER, Answer, Client, GOOD, memory_kib, peek_status, read_answer};
 use crate::programs::{Running, World};
 use crate::scale::{is_sabotaged, patience};
 use crate::stage::{Stage, Store};
@@ -69,7 +69,7 @@ async fn s31_answers(scenario: &str, stage: Stage) {
     let token = json(good.post("/tokens", &json!({ "name": "reader", "scopes": ["read"] })).await, 201);
     let attacker = Client::new(ATTACKER, &server.url, token["token"].as_str().unwrap());
     is_served(&good, "a good client").await;
-    let before = memory_mib(server.pid(), "VmRSS:");
+    let before = memory_kib(server.pid(), "VmRSS:") / 1024;
     let mut held: Vec<TcpStream> = Vec::new();
     for _ in 0..if is_sabotaged() { SOCKETS_SABOTAGED } else { SOCKETS } {
         let mut stream = attacker.connect().await.unwrap();
@@ -89,7 +89,7 @@ async fn s31_answers(scenario: &str, stage: Stage) {
     }
     is_served(&good, "a good client").await;
     is_served(&Client::new(ATTACKER, &server.url, ADMIN), "a good client at the attacker's address").await;
-    let growth = memory_mib(server.pid(), "VmHWM:").saturating_sub(before);
+    let growth = (memory_kib(server.pid(), "VmHWM:") / 1024).saturating_sub(before);
     println!("{scenario}: {answered} answered, {refused} refused; from {before} MiB by {growth} MiB");
     assert!(growth <= GROWTH_MAX_MIB, "answers nobody reads took {growth} MiB, {GROWTH_MAX_MIB} are allowed");
     assert!(answered > 0 && refused > 0);
@@ -141,7 +141,7 @@ async fn s31_connections(scenario: &str, stage: Stage) {
     let server = server(&world, &stage);
     let (good, attacker) = (Client::new(GOOD, &server.url, ADMIN), Client::new(ATTACKER, &server.url, "wrong"));
     is_served(&good, "a good client").await;
-    let before = memory_mib(server.pid(), "VmRSS:");
+    let before = memory_kib(server.pid(), "VmRSS:") / 1024;
     let mut held = hold(&attacker, CONNECTIONS + 100).await;
     println!("{scenario}: one address holds {} of {CONNECTIONS} connections", held.len());
     // And goes on: connections that say nothing, or not all they have to say.
@@ -177,7 +177,7 @@ async fn s31_connections(scenario: &str, stage: Stage) {
         use_again(&attacker, &mut held).await;
         use_again(&attacker, &mut rest).await;
     }
-    let growth = memory_mib(server.pid(), "VmHWM:").saturating_sub(before);
+    let growth = (memory_kib(server.pid(), "VmHWM:") / 1024).saturating_sub(before);
     println!("{scenario}: {} and {} connections held; from {before} MiB by {growth} MiB", held.len(), rest.len());
     assert!(growth <= GROWTH_MAX_MIB, "connections took {growth} MiB, {GROWTH_MAX_MIB} are allowed");
     more.abort();

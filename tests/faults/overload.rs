@@ -10,6 +10,7 @@ use steadfast::JobRequest;
 use steadfast::job::{AttemptOutcome, Outcome, WorkerId};
 use steadfast::store::{Beat, Claim, Extend, Extended, Settle, Settled};
 
+use crate::attackers::memory_kib;
 use crate::customers::Customers;
 use crate::flood;
 use crate::players::{Part, Player, Script, Task};
@@ -30,12 +31,6 @@ const CONNECTIONS: usize = 800;
 
 /// 2 s: twice the shortest there is. Also the worker that hears its answers late must get some processor time between two.
 const LEASE_MS: u64 = 2_000;
-
-fn memory_kib(pid: u32, field: &str) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-    let line = status.lines().find(|line| line.starts_with(field)).unwrap();
-    line.split_whitespace().nth(1).unwrap().parse().unwrap()
-}
 
 fn request(server: &str) -> Vec<u8> {
     let body = json!({ "kind": "task", "queue": "flood", "payload": { "work_ms": 0 } }).to_string();
@@ -202,6 +197,9 @@ async fn f9_heartbeats_and_settles_do_not_queue_behind_new_jobs() {
             jobs.push(queue.prepare(JobRequest::of(&job).unwrap()).await.unwrap());
         }
     }
+    // Nothing is answered until all of it is there.
+    let file = rusqlite::Connection::open(stage.url.strip_prefix("sqlite://").unwrap()).unwrap();
+    file.execute_batch("BEGIN IMMEDIATE").unwrap();
     let (sent, answered) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let mut flood = tokio::task::JoinSet::new();
     for jobs in calls {
@@ -216,8 +214,9 @@ async fn f9_heartbeats_and_settles_do_not_queue_behind_new_jobs() {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     let before = answered.load(Ordering::SeqCst);
-    let beat = Beat::new(lease.key());
-    assert_eq!(queue.store().extend(Extend::new(vec![beat])).await.unwrap(), [Extended::Ok]);
+    let beating = queue.store().extend(Extend::new(vec![Beat::new(lease.key())]));
+    let (beaten, ()) = tokio::join!(beating, async { file.execute_batch("ROLLBACK").unwrap() });
+    assert_eq!(beaten.unwrap(), [Extended::Ok]);
     let settle = Settle::new(lease.key(), Outcome::succeeded(None));
     assert_eq!(queue.store().settle(vec![settle]).await.unwrap().pop().unwrap().unwrap(), Settled::Recorded);
     let behind = answered.load(Ordering::SeqCst) - before;

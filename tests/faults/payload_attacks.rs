@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Map, Value, json};
 
+use crate::attackers::memory_kib;
 use crate::producers::{agent, post, send_text};
 use crate::programs::{Running, World, get};
 use crate::scale::quick_or_long;
@@ -20,12 +21,6 @@ const GROWTH_MAX_KIB: u64 = 64 * 1024;
 /// 200 ms for 99 of 100 probes.
 const PROBE_MAX: Duration = Duration::from_millis(200);
 const LEASE_MS: u64 = 5_000;
-
-fn memory_kib(pid: u32) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let line = status.lines().find(|line| line.starts_with("VmRSS:"));
-    line.and_then(|line| line.split_whitespace().nth(1)).map_or(0, |kib| kib.parse().unwrap())
-}
 
 /// Alternatives that refer to themselves: the errors of a wrong leaf triple with every level.
 fn rules() -> Value {
@@ -151,7 +146,7 @@ async fn s28(scenario: &str, store: Store) {
     }
 
     let over = Arc::new(AtomicBool::new(false));
-    let (pid, before) = (server.pid(), memory_kib(server.pid()));
+    let (pid, before) = (server.pid(), memory_kib(server.pid(), "VmRSS:"));
     let grown = Arc::new(AtomicU64::new(0));
     let lease = keep_a_lease(&server, &over);
     let probes = Loop::start(&over, Vec::new(), {
@@ -170,7 +165,7 @@ async fn s28(scenario: &str, store: Store) {
     let memory = Loop::start(&over, (), {
         let grown = grown.clone();
         move |()| {
-            grown.fetch_max(memory_kib(pid).saturating_sub(before), Ordering::SeqCst);
+            grown.fetch_max(memory_kib(pid, "VmRSS:").saturating_sub(before), Ordering::SeqCst);
             std::thread::sleep(Duration::from_millis(5));
         }
     });

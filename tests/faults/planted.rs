@@ -8,6 +8,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::scale::MACHINE;
+use crate::stage::ended_by;
 
 /// Longer than any quick scenario takes, also one that waits in vain.
 const PATIENCE: Duration = Duration::from_secs(300);
@@ -127,7 +128,7 @@ planted_bugs! {
     a_writer_that_panics_is_caught: WriterPanics,
         "leases::f23_a_running_job_cannot_be_deleted", "may or may not be stored";
     a_writer_whose_death_goes_unnoticed_is_caught: WriterDeathUnnoticed,
-        "unwritable::a_server_whose_writer_thread_has_died_is_not_ready_and_ends_with_an_error",
+        "unwritable::planted::a_server_whose_writer_thread_has_died_is_not_ready_and_ends_with_an_error",
         "it goes on although nothing can be written any more";
     a_heartbeat_answered_by_its_token_alone_is_caught: HeartbeatByToken,
         "leases::g4_a_heartbeat_with_the_token_of_another_lease_is_lost", "with another lease's token";
@@ -169,18 +170,8 @@ fn assert_caught(bug: &str, test: &str, reason: &str) {
     let pid = child.id();
     let (stdout, stderr) = (child.stdout.take().unwrap(), child.stderr.take().unwrap());
     let hearing = [heard(stdout), heard(stderr)];
-    let give_up = Instant::now() + PATIENCE;
-    let status = loop {
-        if let Some(status) = child.try_wait().unwrap() {
-            break status;
-        }
-        if Instant::now() > give_up {
-            let _ = child.kill();
-            let _ = child.wait();
-            panic!("{bug}: {test} (process {pid}) goes on and on");
-        }
-        std::thread::sleep(Duration::from_millis(20));
-    };
+    let status = ended_by(Instant::now() + PATIENCE, &mut child);
+    let status = status.unwrap_or_else(|| panic!("{bug}: {test} (process {pid}) goes on and on"));
     let said = hearing.map(|hearing| hearing.join().unwrap()).join("\n");
     assert!(said.contains("running 1 test"), "{bug}: there is no test {test}\n{said}");
     if let Some(line) = said.lines().find(|line| line.contains("was NOT TESTED")) {

@@ -26,7 +26,11 @@ const SAYS: &str = "says ";
 
 /// 1 s: the shortest there is.
 pub(crate) const LEASE: Duration = Duration::from_secs(1);
+/// For leases that must not run out, however slow the machine is.
+pub(crate) const LONG_LEASE: Duration = Duration::from_secs(60);
 pub(crate) const REAP_INTERVAL: Duration = Duration::from_millis(200);
+/// 10 minutes: work that no grace period outlasts, and no test. Whoever is at it is killed at it.
+pub(crate) const LONG_WORK_MS: u64 = 600_000;
 
 /// A job that takes its time and sometimes fails.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
@@ -40,7 +44,7 @@ impl Job for Task {
     const KIND: &'static str = "task";
 
     fn defaults() -> KindDefaults {
-        KindDefaults { max_attempts: Some(50), ..KindDefaults::default() }
+        KindDefaults::default().max_attempts(50)
     }
 }
 
@@ -69,7 +73,7 @@ pub(crate) struct Script {
     pub(crate) grace_ms: u64,
     /// This one reports failure, whatever its job says.
     pub(crate) always_fails: bool,
-    /// And takes this long, instead of what its job says; only over HTTP.
+    /// And takes this long, instead of what its job says.
     pub(crate) work_ms: Option<u64>,
     /// Enqueues at one time, for a server.
     pub(crate) enqueues_in_flight: usize,
@@ -123,21 +127,19 @@ async fn play_worker(script: &Script) {
 }
 
 pub(crate) fn worker_settings(script: &Script) -> WorkerSettings {
-    WorkerSettings {
-        concurrency: script.slots,
-        lease: Duration::from_millis(script.lease_ms),
-        reap_interval: REAP_INTERVAL,
-        shutdown_grace: Duration::from_millis(script.grace_ms),
-        ..WorkerSettings::default()
-    }
+    WorkerSettings::default()
+        .concurrency(script.slots)
+        .lease(Duration::from_millis(script.lease_ms))
+        .reap_interval(REAP_INTERVAL)
+        .shutdown_grace(Duration::from_millis(script.grace_ms))
 }
 
 pub(crate) fn worker(queue: Queue, script: &Script) -> Worker<Journal> {
-    let always_fails = script.always_fails;
+    let (always_fails, work_ms) = (script.always_fails, script.work_ms);
     let worker = Worker::new(queue).settings(worker_settings(script)).with_state(Journal::at(&script.journal));
     worker.handle(move |task: Task, context: Context<Journal>| async move {
         let run = context.state().start(context.job_id(), context.attempt(), context.worker_id().as_str());
-        tokio::time::sleep(Duration::from_millis(task.work_ms)).await;
+        tokio::time::sleep(Duration::from_millis(work_ms.unwrap_or(task.work_ms))).await;
         if always_fails || fastrand::u8(..100) < task.fail_percent {
             return Err(JobError::new("as the dice said").retry_after(Duration::ZERO));
         }

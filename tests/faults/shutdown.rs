@@ -9,13 +9,10 @@ use steadfast::job::AttemptOutcome;
 
 use crate::customers::Customers;
 use crate::history::History;
-use crate::players::{Part, Player, Script, Task};
+use crate::players::{LONG_LEASE, LONG_WORK_MS, Part, Player, Script, Task};
 use crate::programs::get;
 use crate::scale::dice;
 use crate::stage::{Stage, until, wait_until_done};
-
-/// 10 minutes: no grace period is that long, and no test.
-const LONG_WORK_MS: u64 = 600_000;
 
 /// Half of the jobs end within the grace period, the others do not.
 fn customers(server: &str, dice: &mut fastrand::Rng) -> Customers {
@@ -32,6 +29,11 @@ fn wait_for_long_work(stage: &Stage, server: &str) {
         let page: Value = serde_json::from_str(&body).unwrap_or_default();
         page.as_array()?.iter().any(|job| job["payload"]["work_ms"] == LONG_WORK_MS).then_some(())
     });
+}
+
+/// A worker with a short grace period, and leases that do not run out during it.
+fn short_of_time(stage: &Stage) -> Script {
+    Script { grace_ms: 1_000, lease_ms: LONG_LEASE.as_millis() as u64, ..stage.script() }
 }
 
 /// What nothing may have been left of, once a worker has ended in order.
@@ -53,7 +55,7 @@ fn assert_clean(history: &History) {
 async fn f19_a_server_told_to_stop_under_load_leaves_nothing_running_and_spends_no_attempt_on_sqlite() {
     let mut dice = dice("stop on sqlite");
     let stage = Stage::on_sqlite().await;
-    let mut server = Player::start(Part::Server, &Script { grace_ms: 1_000, ..stage.script() });
+    let mut server = Player::start(Part::Server, &short_of_time(&stage));
     let customers = customers(&server.url, &mut dice);
     wait_for_long_work(&stage, &server.url);
     server.signal("TERM");
@@ -69,7 +71,7 @@ async fn f19_a_worker_told_to_stop_under_load_leaves_nothing_running_and_spends_
     let mut dice = dice("stop on postgresql");
     let stage = Stage::on_postgres().await;
     let api = Player::start(Part::Api, &stage.script());
-    let mut worker = Player::start(Part::Worker, &Script { grace_ms: 1_000, ..stage.script() });
+    let mut worker = Player::start(Part::Worker, &short_of_time(&stage));
     let customers = customers(&api.url, &mut dice);
     wait_for_long_work(&stage, &api.url);
     worker.signal("TERM");

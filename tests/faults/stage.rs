@@ -1,5 +1,6 @@
 //! Where a scenario takes place: a database of its own, a journal, and the way to the verdict.
 
+use std::process::{Child, ExitStatus};
 use std::time::Instant;
 
 use serde_json::Value;
@@ -109,6 +110,21 @@ pub(crate) fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
         }
         assert!(Instant::now() < give_up, "waited in vain: {what}");
         std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+}
+
+/// Waits for a process to end; `None` if it has not by then, and it is killed.
+pub(crate) fn ended_by(give_up: Instant, child: &mut Child) -> Option<ExitStatus> {
+    loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            return Some(status);
+        }
+        if Instant::now() > give_up {
+            let _ = child.kill();
+            let _ = child.wait();
+            return None;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(10));
     }
 }
 

@@ -9,13 +9,7 @@ use crate::scale::{patience, quick_or_long};
 use crate::stage::{Stage, Store};
 
 fn admin(id: &str) -> TokenRecord {
-    TokenRecord {
-        id: id.into(),
-        name: id.into(),
-        scopes: vec![Scope::Admin],
-        secret_sha256: [7; 32],
-        created_at: jiff::Timestamp::now(),
-    }
+    TokenRecord::new(id, id, [7; 32]).scopes([Scope::Admin])
 }
 
 fn assert_one_stays(mut answers: [TokenDeleted; 2]) {

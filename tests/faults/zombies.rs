@@ -9,17 +9,20 @@ use steadfast::job::AttemptOutcome;
 use crate::customers::Customers;
 use crate::history::History;
 use crate::leases::reaches;
-use crate::players::{LEASE, Part, Player, Script, Task, body};
+use crate::players::{LEASE, LONG_LEASE, Part, Player, Script, Task, body};
 use crate::producers::{agent, post};
-use crate::scale::{dice, quick_or_long};
+use crate::programs::get;
+use crate::scale::{dice, patience, quick_or_long};
 use crate::stage::{Stage, until, wait_until_done};
 
-/// 4 workers, one after the other stopped for up to three leases and continued, for as long as the size says.
-fn storm(zombies: &mut [Player], dice: &mut fastrand::Rng) -> usize {
+/// 4 workers, one after the other stopped for up to three leases and continued, for as long as the size says, and until
+/// one of them has lost a lease by it.
+fn storm(zombies: &mut [Player], server: &str, dice: &mut fastrand::Rng) -> usize {
     let end = Instant::now() + Duration::from_secs(quick_or_long(15, 180));
     let mut wakes: Vec<Option<Instant>> = vec![None; zombies.len()];
     let mut stops = 0;
-    while Instant::now() < end {
+    while Instant::now() < end || !has_lost_a_lease(server) {
+        assert!(Instant::now() < end + patience(), "no lease was lost: nothing was tested");
         for (zombie, wake) in zombies.iter().zip(&mut wakes) {
             match wake {
                 Some(at) if *at <= Instant::now() => {
@@ -41,6 +44,11 @@ fn storm(zombies: &mut [Player], dice: &mut fastrand::Rng) -> usize {
     stops
 }
 
+/// By one of the newest jobs: its error stays when it succeeds later.
+fn has_lost_a_lease(server: &str) -> bool {
+    get(&format!("{server}/jobs?limit=200"), None).1.contains("lease expired")
+}
+
 async fn survives_a_storm(scenario: &str, stage: Stage, part: Part) {
     let mut dice = dice(scenario);
     let server = Player::start(Part::Api, &stage.script());
@@ -49,7 +57,7 @@ async fn survives_a_storm(scenario: &str, stage: Stage, part: Part) {
     let mut zombies: Vec<_> = (0..4).map(|_| Player::start(part, &script)).collect();
     let task = |dice: &mut fastrand::Rng| Task { work_ms: dice.u64(50..500), fail_percent: 10 };
     let customers = Customers::start(2, Duration::from_millis(120), &server.url, &mut dice, task);
-    let stops = storm(&mut zombies, &mut dice);
+    let stops = storm(&mut zombies, &server.url, &mut dice);
     let history = customers.close();
     wait_until_done(&server.url);
     drop(zombies);
@@ -93,10 +101,11 @@ impl Haunted {
         history.acknowledged.push(("only".into(), answer.body["id"].as_str().unwrap().parse().unwrap()));
         let script = Script { url: server.url.clone(), ..stage.script() };
         let zombie =
-            Player::start(Part::Remote, &Script { always_fails: zombie_fails, work_ms: Some(600), ..script.clone() });
+            Player::start(Part::Remote, &Script { always_fails: zombie_fails, work_ms: Some(1_500), ..script.clone() });
         until("the zombie begins", || (stage.journal.lines("start").len() == 1).then_some(()));
         zombie.signal("STOP");
-        let successor = Player::start(Part::Remote, &script);
+        let lease_ms = LONG_LEASE.as_millis() as u64;
+        let successor = Player::start(Part::Remote, &Script { lease_ms, ..script });
         until("the successor begins", || (stage.journal.lines("start").len() == 2).then_some(()));
         Self { stage, server, zombie, successor, history }
     }
@@ -128,7 +137,7 @@ impl Haunted {
 
 /// It wakes while its successor is at work: the successor must be able to finish.
 async fn f12(stage: Stage) {
-    let haunted = Haunted::new(stage, 4_500, false);
+    let haunted = Haunted::new(stage, 6_000, false);
     // The fault itself: with the lease that its successor had to wait for, three.
     std::thread::sleep(2 * LEASE);
     haunted.wakes();

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use steadfast::job::{JobRequest, Status};
+use steadfast::job::Status;
 use steadfast::store::{JobStore, Reap};
 
 use crate::support::postgres::Cluster;
@@ -14,7 +14,7 @@ async fn fifty_calls_with_one_key_make_one_job_and_get_one_answer() {
     let stores = [Arc::new(database.store().await), Arc::new(database.store().await)];
     let calls = (0..50).map(|n| {
         let store = stores[n % 2].clone();
-        let job = checked(JobRequest { idempotency_key: Some("welcome-42".into()), ..request("default") });
+        let job = checked(request("default").idempotency_key("welcome-42"));
         tokio::spawn(async move { store.enqueue(vec![job]).await.unwrap().remove(0) })
     });
     let mut answers = Vec::new();

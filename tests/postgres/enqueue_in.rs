@@ -3,17 +3,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-use steadfast::job::{JobRequest, NewJob, Status};
+use steadfast::Queue;
+use steadfast::job::{NewJob, Status};
 use steadfast::queue::EnqueueError;
 use steadfast::store::postgres::{PostgresSettings, PostgresStore};
-use steadfast::store::{JobStore, KeyTaken, NotStored, StoreErrorKind};
-use steadfast::{Job, Queue};
+use steadfast::store::{JobStore, NotStored, StoreErrorKind};
 use tokio::time::timeout;
 
+use crate::changed::changed;
 use crate::proxy::Proxy;
 use crate::support::postgres::Cluster;
+use crate::welcome::Welcome;
 use crate::work::{checked, claim, count, eventually, jobs, request, work_off};
 
 #[tokio::test]
@@ -49,7 +49,7 @@ async fn a_known_key_answers_with_its_job_inside_a_transaction_too() {
     let database = Cluster::shared().await.database().await;
     let store = database.store().await;
     let mut theirs = database.admin().await;
-    let keyed = || checked(JobRequest { idempotency_key: Some("k".into()), ..request("default") });
+    let keyed = || checked(request("default").idempotency_key("k"));
     let first = store.enqueue(vec![keyed()]).await.unwrap().remove(0);
     let mut transaction = theirs.transaction().await.unwrap();
     let answers = store.enqueue_in(&mut transaction, &[keyed(), checked(request("default"))]).await.unwrap();
@@ -61,9 +61,9 @@ async fn a_known_key_answers_with_its_job_inside_a_transaction_too() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_key_in_a_transaction_that_stays_open_keeps_only_the_calls_with_that_key_waiting() {
     let database = Cluster::shared().await.database().await;
-    let settings = PostgresSettings { statement_timeout: Duration::from_secs(4), ..database.settings() };
+    let settings = changed(database.settings(), |settings| settings.statement_timeout = Duration::from_secs(4));
     let store = Arc::new(PostgresStore::open(settings).await.unwrap());
-    let keyed = |key: &str| checked(JobRequest { idempotency_key: Some(key.into()), ..request("default") });
+    let keyed = |key: &str| checked(request("default").idempotency_key(key));
     let mut theirs = database.admin().await;
     let mut transaction = theirs.transaction().await.unwrap();
     store.enqueue_in(&mut transaction, &[keyed("a"), keyed("b")]).await.unwrap();
@@ -94,7 +94,7 @@ async fn a_batch_whose_commit_stalls_is_never_said_to_be_refused() {
     let through = database.url.replace(&format!(":{port}/"), &format!(":{}/", proxy.port));
     // The usual timeouts: the client gives up after 12 s, the second try after 2.5 s more, the server after 20 s.
     let store = Arc::new(PostgresStore::open(PostgresSettings::new(&through)).await.unwrap());
-    let keyed = |key: &str| checked(JobRequest { idempotency_key: Some(key.into()), ..request("default") });
+    let keyed = |key: &str| checked(request("default").idempotency_key(key));
     let enqueue = |job: NewJob| {
         let store = store.clone();
         tokio::spawn(async move { store.enqueue(vec![job]).await })
@@ -147,28 +147,25 @@ async fn a_key_of_another_job_is_refused_inside_a_transaction_and_leaves_it_usab
     let store = database.store().await;
     let mut theirs = database.admin().await;
     theirs.batch_execute("CREATE TABLE users (id bigint)").await.unwrap();
-    let keyed =
-        |kind: &str| checked(JobRequest { idempotency_key: Some("k".into()), kind: kind.into(), ..request("default") });
+    let keyed = |kind: &str| {
+        checked(changed(request("default"), |request| {
+            request.idempotency_key = Some("k".into());
+            request.kind = kind.into();
+        }))
+    };
     let first = store.enqueue(vec![keyed("welcome")]).await.unwrap().remove(0);
     let mut transaction = theirs.transaction().await.unwrap();
     transaction.execute("INSERT INTO users VALUES (1)", &[]).await.unwrap();
     let jobs = [checked(request("default")), keyed("other")];
     match store.enqueue_in(&mut transaction, &jobs).await {
-        Err(NotStored::KeysTaken(taken)) => assert_eq!(taken, [KeyTaken { index: 1, by: first.job.id }]),
+        Err(NotStored::KeysTaken(taken)) => {
+            assert_eq!((taken.len(), taken[0].index, taken[0].by), (1, 1, first.job.id))
+        }
         other => panic!("{other:?}"),
     }
     transaction.commit().await.unwrap();
     let users: i64 = theirs.query_one("SELECT count(*) FROM users", &[]).await.unwrap().get(0);
     assert_eq!((users, work_off(&store, 10).await), (1, vec![first.job.id]));
-}
-
-#[derive(Serialize, Deserialize, JsonSchema)]
-struct Welcome {
-    user: u64,
-}
-
-impl Job for Welcome {
-    const KIND: &'static str = "welcome";
 }
 
 #[tokio::test]
@@ -206,8 +203,8 @@ async fn the_same_holds_for_transactions_of_sqlx() {
     let store = database.store().await;
     let mut theirs = sqlx::PgConnection::connect(&database.url).await.unwrap();
     let keyed = || {
-        let request = JobRequest { idempotency_key: Some("k".into()), priority: Some(7), ..request("default") };
-        checked(JobRequest { delay_ms: Some(60_000), ..request })
+        let request = request("default").idempotency_key("k").priority(7);
+        checked(request.delay_ms(60_000))
     };
 
     let mut transaction = theirs.begin().await.unwrap();
@@ -226,10 +223,15 @@ async fn the_same_holds_for_transactions_of_sqlx() {
     assert_eq!((again[0].created, again[1].created, &again[1].job), (true, false, &first.job));
     assert_eq!(work_off(&store, 10).await, [again[0].job.id]);
 
-    let other = checked(JobRequest { kind: "other".into(), idempotency_key: Some("k".into()), ..request("default") });
+    let other = checked(changed(request("default"), |request| {
+        request.kind = "other".into();
+        request.idempotency_key = Some("k".into());
+    }));
     let mut transaction = theirs.begin().await.unwrap();
     match store.enqueue_in_sqlx(&mut transaction, &[checked(request("left-out")), other]).await {
-        Err(NotStored::KeysTaken(taken)) => assert_eq!(taken, [KeyTaken { index: 1, by: first.job.id }]),
+        Err(NotStored::KeysTaken(taken)) => {
+            assert_eq!((taken.len(), taken[0].index, taken[0].by), (1, 1, first.job.id))
+        }
         other => panic!("{other:?}"),
     }
     store.enqueue_in_sqlx(&mut transaction, &[checked(request("kept"))]).await.unwrap();

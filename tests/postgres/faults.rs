@@ -6,10 +6,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use steadfast::job::{JobId, Status};
-use steadfast::store::postgres::{PostgresSettings, PostgresStore};
+use steadfast::store::postgres::PostgresStore;
 use steadfast::store::{JobStore, Reap, Settled, StoreErrorKind};
 use tokio::time::{Instant, sleep, timeout};
 
+use crate::changed::changed;
 use crate::support::postgres::Cluster;
 use crate::work::{claim, done, enqueue, eventually, jobs};
 
@@ -113,7 +114,7 @@ async fn nothing_acknowledged_is_lost_and_workers_carry_on_through_restarts_kill
 #[tokio::test]
 async fn a_database_that_stalls_makes_calls_time_out_and_everything_goes_on_afterwards() {
     let database = Cluster::shared().await.database().await;
-    let settings = PostgresSettings { statement_timeout: Duration::from_millis(500), ..database.settings() };
+    let settings = changed(database.settings(), |settings| settings.statement_timeout = Duration::from_secs(2));
     let store = PostgresStore::open(settings).await.unwrap();
     enqueue(&store, "default", 1).await;
     let mut admin = database.admin().await;

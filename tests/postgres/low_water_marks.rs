@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use steadfast::job::{JobRequest, QueueName};
+use steadfast::job::QueueName;
 use steadfast::store::postgres::{PostgresSettings, PostgresStore};
 use steadfast::store::{CatalogStore, JobStore, Pause, Resume, StoreErrorKind};
 use tokio::time::Instant;
@@ -33,7 +33,7 @@ async fn while_there_is_other_work_a_higher_priority_of_another_process_is_found
     let (here, there) = (database.store().await, database.store().await);
     enqueue(&here, "default", 2000).await;
     assert_eq!(here.claim(claim(1)).await.unwrap().leases.len(), 1);
-    let urgent = checked(JobRequest { priority: Some(50), ..request("default") });
+    let urgent = checked(request("default").priority(50));
     there.enqueue(vec![urgent.clone()]).await.unwrap();
     let began = Instant::now();
     eventually("the urgent job is claimed", async || {
@@ -59,7 +59,7 @@ async fn a_pause_in_one_process_binds_the_others_at_once() {
 async fn jobs_that_another_claimer_holds_locked_do_not_hide_those_of_another_lane() {
     let database = Cluster::shared().await.database().await;
     let store = database.store().await;
-    let urgent = JobRequest { priority: Some(50), ..request("default") };
+    let urgent = request("default").priority(50);
     store.enqueue((0..5).map(|_| checked(urgent.clone())).collect()).await.unwrap();
     enqueue(&store, "default", 5).await;
     let mut admin = database.admin().await;
@@ -93,7 +93,7 @@ async fn what_a_claim_has_leased_is_handed_over_even_if_it_cannot_look_for_more(
     let url = database.url.replace("//steadfast:", "//shortsighted:");
     let store = PostgresStore::open(PostgresSettings::new(&url)).await.unwrap();
     let ids = enqueue(&store, "default", 2).await;
-    let later = JobRequest { delay_ms: Some(3_600_000), ..request("default") };
+    let later = request("default").delay_ms(3_600_000);
     store.enqueue(vec![checked(later)]).await.unwrap();
     assert_eq!(store.claim(claim(1)).await.unwrap().leases[0].job().id, ids[0]);
     admin.batch_execute("INSERT INTO public.blind DEFAULT VALUES").await.unwrap();

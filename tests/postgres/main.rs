@@ -6,6 +6,9 @@
 #![cfg(feature = "postgres")]
 #![expect(clippy::unwrap_used, reason = "an unwrap that fails is a test that fails")]
 
+#[path = "../support/changed.rs"]
+mod changed;
+
 mod batches;
 mod enqueue_in;
 mod faults;
@@ -24,4 +27,6 @@ mod runtimes;
 mod support;
 mod tls;
 mod upgrade;
+#[path = "../support/welcome.rs"]
+mod welcome;
 mod work;

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use steadfast::store::postgres::{PostgresSettings, PostgresStore};
+use steadfast::store::postgres::PostgresStore;
 use steadfast::store::{Beat, Extend, Extended, JobStore, Settled, StoreErrorKind};
 use tokio::time::Instant;
 
+use crate::changed::changed;
 use crate::support::postgres::Cluster;
 use crate::work::{claim, done, enqueue, settle_all, work_off};
 
@@ -35,7 +36,9 @@ async fn numbers_that_would_make_times_overflow_are_refused_by_the_table() {
 #[tokio::test]
 async fn one_row_that_is_held_locked_costs_no_other_lease_its_heartbeat() {
     let database = Cluster::shared().await.database().await;
-    let store = database.store().await;
+    // Then one that waits for the lock waits for a quarter of a minute.
+    let settings = changed(database.settings(), |settings| settings.statement_timeout = Duration::from_secs(60));
+    let store = PostgresStore::open(settings).await.unwrap();
     enqueue(&store, "default", 3).await;
     let leases = store.claim(claim(3)).await.unwrap().leases;
     let mut admin = database.admin().await;
@@ -44,7 +47,7 @@ async fn one_row_that_is_held_locked_costs_no_other_lease_its_heartbeat() {
     let beats = || leases.iter().map(|lease| Beat::new(lease.key()));
     let began = Instant::now();
     let answers = store.extend(Extend::new(beats()).lease(Duration::from_secs(3000))).await.unwrap();
-    assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+    assert!(began.elapsed() < Duration::from_secs(10), "it waits for the lock: {:?}", began.elapsed());
     assert_eq!(answers, [Extended::Ok; 3]);
     let ends = async || {
         let jobs = store.get(leases.iter().map(|lease| lease.job().id).collect()).await.unwrap();
@@ -62,7 +65,7 @@ async fn one_row_that_is_held_locked_costs_no_other_lease_its_heartbeat() {
 #[tokio::test]
 async fn one_row_that_is_held_locked_keeps_only_its_own_settle_waiting() {
     let database = Cluster::shared().await.database().await;
-    let settings = PostgresSettings { statement_timeout: Duration::from_secs(4), ..database.settings() };
+    let settings = changed(database.settings(), |settings| settings.statement_timeout = Duration::from_secs(4));
     let store = PostgresStore::open(settings).await.unwrap();
     enqueue(&store, "default", 3).await;
     let leases = store.claim(claim(3)).await.unwrap().leases;

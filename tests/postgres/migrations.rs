@@ -2,8 +2,9 @@
 
 use steadfast::job::Status;
 use steadfast::store::Store;
-use steadfast::store::postgres::{PostgresSettings, PostgresStore, migrate};
+use steadfast::store::postgres::{PostgresStore, migrate};
 
+use crate::changed::changed;
 use crate::support::postgres::Cluster;
 use crate::work::{count, enqueue, eventually, work_off};
 
@@ -48,7 +49,7 @@ async fn a_migration_killed_halfway_leaves_nothing_and_the_next_one_completes() 
 #[tokio::test]
 async fn jobs_can_live_in_a_schema_of_their_own_beside_another() {
     let database = Cluster::shared().await.database().await;
-    let settings = PostgresSettings { schema: "Jobs of \"Ours\"".into(), ..database.settings() };
+    let settings = changed(database.settings(), |settings| settings.schema = "Jobs of \"Ours\"".into());
     let error = PostgresStore::open(settings.clone()).await.unwrap_err().to_string();
     assert!(error.contains("run `steadfast migrate`"), "{error}");
     assert!(migrate(&settings).await.unwrap() > 0);

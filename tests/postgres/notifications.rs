@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use steadfast::job::{JobRequest, Status};
+use steadfast::job::Status;
 use steadfast::store::postgres::{PostgresSettings, PostgresStore};
 use steadfast::store::{JobStore, WakeListener};
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 
+use crate::changed::changed;
 use crate::proxy::Proxy;
 use crate::support::postgres::{Cluster, TestDatabase};
 use crate::work::{checked, claim, count, enqueue, eventually, request};
@@ -15,10 +16,9 @@ use crate::work::{checked, claim, count, enqueue, eventually, request};
 async fn behind_a_proxy(cluster: &Cluster, database: &TestDatabase) -> (Proxy, PostgresStore) {
     let proxy = Proxy::to(cluster.port()).await;
     let url = database.url.replace(&cluster.port().to_string(), &proxy.port.to_string());
-    let settings = PostgresSettings {
-        listen_check_interval: Duration::from_millis(200),
-        ..PostgresSettings::new(format!("{url}?sslmode=disable"))
-    };
+    let settings = changed(PostgresSettings::new(format!("{url}?sslmode=disable")), |settings| {
+        settings.listen_check_interval = Duration::from_millis(200)
+    });
     let store = PostgresStore::open(settings).await.unwrap();
     (proxy, store)
 }
@@ -44,17 +44,18 @@ async fn with_the_listener_cut_off_without_a_sound_work_starts_within_the_poll_i
     proxy.silence_listeners();
     while timeout(Duration::ZERO, wakes.woken()).await.is_ok() {}
     let ids = enqueue(&there, "default", 1).await;
-    let began = Instant::now();
     // What a dispatcher does: sleeps until woken, but never longer than the poll interval.
+    let mut looks = 0;
     let leases = loop {
         let _ = timeout(POLL, wakes.woken()).await;
         let leases = here.claim(claim(10)).await.unwrap().leases;
+        looks += 1;
         if !leases.is_empty() {
             break leases;
         }
+        assert!(looks < 4, "not found by {looks} looks");
     };
     assert_eq!(leases[0].job().id, ids[0]);
-    assert!(began.elapsed() < POLL * 4, "{:?}", began.elapsed());
     eventually("the listener is connected anew", async || hears(&mut wakes, &there).await).await;
 }
 
@@ -75,7 +76,7 @@ async fn an_enqueue_whose_answer_is_lost_on_the_wire_is_stored_once_and_answered
     let database = cluster.database().await;
     let (proxy, store) = behind_a_proxy(cluster, &database).await;
     for key in [None, Some("welcome-42")] {
-        let job = checked(JobRequest { idempotency_key: key.map(str::to_owned), ..request("lost-answers") });
+        let job = checked(changed(request("lost-answers"), |request| request.idempotency_key = key.map(str::to_owned)));
         // With a key there is a transaction, and it is the answer to its COMMIT that is lost.
         proxy.lose_the_answer_to(if key.is_some() { "COMMIT" } else { "lost-answers" });
         let enqueued = store.enqueue(vec![job.clone()]).await.unwrap().remove(0);

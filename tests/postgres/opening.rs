@@ -5,6 +5,7 @@ use std::time::Duration;
 use steadfast::store::OpenError;
 use steadfast::store::postgres::{PostgresSettings, PostgresStore, migrate};
 
+use crate::changed::changed;
 use crate::support::postgres::{Cluster, PASSWORD};
 
 async fn refused(settings: PostgresSettings) -> String {
@@ -34,7 +35,7 @@ async fn a_server_that_is_not_there_or_does_not_answer_says_so_in_time() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     let url = format!("postgres://me:{PASSWORD}@127.0.0.1:{port}/db");
-    let silent = PostgresSettings { connect_timeout: Duration::from_secs(1), ..PostgresSettings::new(&url) };
+    let silent = changed(PostgresSettings::new(&url), |settings| settings.connect_timeout = Duration::from_secs(1));
     let silent = refused(silent).await;
     assert!(silent.contains("does not answer") && silent.contains("firewall"), "{silent}");
     drop(listener);
@@ -82,7 +83,7 @@ async fn a_server_that_can_lose_what_it_acknowledged_is_refused_unless_allowed()
     admin.batch_execute(&format!("ALTER DATABASE {} SET synchronous_commit = off", database.name)).await.unwrap();
     let error = refused(database.settings()).await;
     assert!(error.contains("synchronous_commit = off") && error.contains("can lose jobs"), "{error}");
-    let allowed = PostgresSettings { allow_unsafe_server_settings: true, ..database.settings() };
+    let allowed = changed(database.settings(), |settings| settings.allow_unsafe_server_settings = true);
     PostgresStore::open(allowed).await.unwrap();
 
     let careless = Cluster::bare(&["fsync = off", "full_page_writes = off"]).await;

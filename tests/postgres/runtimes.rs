@@ -3,11 +3,12 @@
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-use steadfast::store::postgres::{PostgresSettings, PostgresStore};
+use steadfast::store::postgres::PostgresStore;
 use steadfast::store::{Beat, Extend, Extended, JobStore};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
+use crate::changed::changed;
 use crate::support::postgres::Cluster;
 use crate::work::{claim, enqueue};
 
@@ -15,7 +16,7 @@ use crate::work::{claim, enqueue};
 async fn heartbeats_go_on_while_the_runtime_that_sent_the_first_one_is_blocked_and_after_it_has_ended() {
     let database = Cluster::shared().await.database().await;
     // Long, so that a connection that stands still is not replaced within this test.
-    let settings = PostgresSettings { statement_timeout: Duration::from_secs(120), ..database.settings() };
+    let settings = changed(database.settings(), |settings| settings.statement_timeout = Duration::from_secs(120));
     let store = Arc::new(PostgresStore::open(settings).await.unwrap());
     enqueue(&*store, "default", 1).await;
     let lease = store.claim(claim(1)).await.unwrap().leases.remove(0).key();

@@ -22,7 +22,7 @@ use tokio_postgres::Client;
 use uuid::Uuid;
 
 use crate::support::postgres::{CLOCK, Cluster, TestDatabase};
-use crate::work::{checked, claim, request};
+use crate::work::{checked, claim};
 
 /// What takes a database that no release has made yet back to an earlier version.
 const TAKE_BACK: [(usize, &str); 1] =
@@ -54,7 +54,7 @@ fn path(version: usize) -> PathBuf {
 
 fn job(kind: &str) -> JobRequest {
     let payload = Json::parse(r#"{"text":"it's \"quoted\" – once"}"#.into()).unwrap();
-    let mut request = JobRequest { kind: kind.into(), payload, ..request("default") };
+    let mut request = JobRequest::new(kind, payload);
     match kind {
         "queued-for-later" => request.delay_ms = Some(LATER.as_millis() as i64),
         "queued-with-a-key" => request.idempotency_key = Some("key-1".into()),
@@ -93,7 +93,7 @@ impl World {
     /// The newest lease of a job, whether or not it is held.
     async fn lease(&self, kind: &str) -> LeaseKey {
         let row = self.admin.query_one("SELECT id, lease_token FROM jobs WHERE kind = $1", &[&kind]).await.unwrap();
-        LeaseKey { job_id: row.get::<_, Uuid>(0).into(), token: row.get::<_, Uuid>(1).into() }
+        LeaseKey::new(row.get::<_, Uuid>(0).into(), row.get::<_, Uuid>(1).into())
     }
 
     async fn start(&self, kind: &str) -> LeaseKey {
@@ -164,10 +164,7 @@ impl World {
 }
 
 fn failed(error: &str, retry_after: Duration) -> Outcome {
-    match Outcome::failed(error) {
-        Outcome::Failed(failure) => Outcome::Failed(Failure { retry_after: Some(retry_after), ..failure }),
-        other => other,
-    }
+    Outcome::Failed(Failure::new(error).retry_after(retry_after))
 }
 
 /// Every row of the tables that have to do with jobs, with the name of its table.

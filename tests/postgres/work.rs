@@ -10,7 +10,7 @@ use steadfast::store::{Claim, Settle, Settled, Store, StoreError};
 use tokio::time::{Instant, sleep};
 
 pub(crate) fn request(queue: &str) -> JobRequest {
-    JobRequest { queue: Some(queue.into()), ..JobRequest::new("welcome", Json::parse("{\"user\":42}".into()).unwrap()) }
+    JobRequest::new("welcome", Json::parse("{\"user\":42}".into()).unwrap()).queue(queue)
 }
 
 pub(crate) fn checked(request: JobRequest) -> NewJob {

@@ -1,4 +1,4 @@
-//! A backup taken by a stranger while the store is busy is a store of its own, with everything acknowledged before it.
+//! A backup taken by another program while the store is busy is a store of its own, with everything acknowledged before it.
 
 use std::sync::{Arc, Mutex};
 
@@ -7,7 +7,7 @@ use steadfast::store::JobStore;
 use tokio::task::JoinSet;
 
 use crate::jobs_file::{
-    JobsFile, assert_sound, claim, counted, enqueue, jobs, make_private, open, stranger, told, until,
+    JobsFile, assert_sound, claim, counted, enqueue, external_connection, jobs, make_private, open, told, until,
 };
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -32,14 +32,14 @@ async fn a_backup_under_load_opens_as_a_store_with_every_job_acknowledged_before
         let expected = acknowledged.lock().unwrap().clone();
         let copy = file.dir.path().join(format!("backup-{round}.db"));
         let (from, to) = (file.path.clone(), copy.display().to_string());
-        let backup = tokio::task::spawn_blocking(move || stranger(&from).execute("VACUUM INTO ?1", [to]));
+        let backup = tokio::task::spawn_blocking(move || external_connection(&from).execute("VACUUM INTO ?1", [to]));
         backup.await.unwrap().unwrap();
 
         make_private(&copy);
         let restored = open(&copy);
         assert!(restored.get(expected).await.unwrap().iter().all(Option::is_some), "round {round}");
-        assert_eq!(told(&restored).await, counted(&stranger(&copy)));
-        assert_sound(&stranger(&copy));
+        assert_eq!(told(&restored).await, counted(&external_connection(&copy)));
+        assert_sound(&external_connection(&copy));
         // It is a store, not a picture of one.
         enqueue(&restored, jobs(1)).await;
     }

@@ -3,7 +3,7 @@
 
 use std::fmt::Debug;
 
-use steadfast::job::{JobId, JobRequest, Outcome, Status};
+use steadfast::job::{JobId, Outcome, Status};
 use steadfast::store::sqlite::SqliteStore;
 use steadfast::store::{
     Cancel, CatalogStore, Delete, JobStore, NotStored, Pause, Reap, Redrive, Settle, StoreError, StoreErrorKind,
@@ -33,7 +33,7 @@ async fn assert_moved_all_but_one(file: &JobsFile, store: &SqliteStore, ids: &[J
         let expected = if index == BAD { stayed } else { to };
         assert_eq!(job_with(store, *id).await.status, expected);
     }
-    assert_eq!(told(store).await, counted(&file.stranger()));
+    assert_eq!(told(store).await, counted(&file.external_connection()));
 }
 
 fn refuse_update(file: &JobsFile, id: JobId) {
@@ -85,7 +85,7 @@ async fn a_delete_batch_with_one_bad_item_deletes_the_other_99() {
     assert_only_the_bad_one_failed(&store.delete(Delete::new(ids.clone())).await.unwrap());
     let left: Vec<_> = crate::jobs_file::walk(&store).await.unwrap().iter().map(|job| job.id).collect();
     assert_eq!(left, [ids[BAD]]);
-    assert_eq!(told(&store).await, counted(&file.stranger()));
+    assert_eq!(told(&store).await, counted(&file.external_connection()));
 }
 
 #[tokio::test]
@@ -111,7 +111,7 @@ async fn an_enqueue_with_one_bad_item_stores_nothing_of_its_call_and_all_of_the_
         .map(|call| {
             let mut batch = jobs(10);
             if call == 12 {
-                batch[7] = checked(JobRequest { idempotency_key: Some("bad".into()), ..job() });
+                batch[7] = checked(job().idempotency_key("bad"));
             }
             batch
         })
@@ -127,8 +127,8 @@ async fn an_enqueue_with_one_bad_item_stores_nothing_of_its_call_and_all_of_the_
         let found = store.get(sent[index].clone()).await.unwrap();
         assert!(found.iter().all(|job| job.is_some() == (index != 12)), "call {index}");
     }
-    assert_eq!(told(&store).await, counted(&file.stranger()));
-    assert_eq!(counted(&file.stranger()).values().sum::<u64>(), 1 + 19 * 10);
+    assert_eq!(told(&store).await, counted(&file.external_connection()));
+    assert_eq!(counted(&file.external_connection()).values().sum::<u64>(), 1 + 19 * 10);
 }
 
 #[tokio::test]
@@ -152,7 +152,7 @@ async fn a_bad_item_does_not_fail_what_shares_its_commit() {
     }
     assert_eq!(done, [true, false, true]);
     assert!(enqueued.await.unwrap()[0].created);
-    assert_eq!(told(&store).await, counted(&file.stranger()));
+    assert_eq!(told(&store).await, counted(&file.external_connection()));
 }
 
 #[tokio::test]
@@ -164,5 +164,5 @@ async fn a_claim_that_the_database_refuses_says_so_and_leaves_the_job_where_it_w
     let refused = store.claim(claim_of(1)).await.unwrap_err();
     assert_eq!(refused.kind(), StoreErrorKind::Rejected, "{refused:?}");
     assert_eq!(job_with(&store, id).await.status, Status::Queued);
-    assert_eq!(told(&store).await, counted(&file.stranger()));
+    assert_eq!(told(&store).await, counted(&file.external_connection()));
 }

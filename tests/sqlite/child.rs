@@ -29,10 +29,12 @@ pub(crate) enum Role {
     Own,
     /// Tries to open the file and says how that went.
     Try,
+    /// Upgrades the file and says how many migrations that took.
+    Migrate,
 }
 
 impl Role {
-    const ALL: [Self; 4] = [Self::Stream, Self::Batches, Self::Own, Self::Try];
+    const ALL: [Self; 5] = [Self::Stream, Self::Batches, Self::Own, Self::Try, Self::Migrate];
 }
 
 /// Not a case of its own: without a role there is nothing to play.
@@ -59,6 +61,7 @@ fn plays_its_role_when_it_is_started_as_a_second_process() {
             Ok(_) => say("opened"),
             Err(error) => say(&error.to_string()),
         },
+        Role::Migrate => say(&steadfast::store::sqlite::migrate(path).unwrap().to_string()),
     }
 }
 

@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::SignedDuration;
-use steadfast::job::{AttemptOutcome, ErrorText, Failure, JobRequest, Lease, Outcome, Status};
+use steadfast::job::{AttemptOutcome, Failure, JobRequest, Lease, Outcome, Status};
 use steadfast::store::sqlite::SqliteStore;
 use steadfast::store::{Beat, Clock, Extend, Extended, HeldClock, JobStore, Reap, Reaped, Settle, Settled};
 
+use crate::changed::changed;
 use crate::jobs_file::{JobsFile, LEASE, claim, enqueue, enqueue_one, job, job_with, jobs, literal};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -51,6 +52,17 @@ impl World {
     async fn settle(&self, lease: &Lease, outcome: Outcome) -> Settled {
         let settle = Settle::new(lease.key(), outcome);
         self.store.settle(vec![settle]).await.unwrap().remove(0).unwrap()
+    }
+
+    /// The one job waits for a minute, whatever the clock is set to meanwhile.
+    async fn assert_due_after_a_minute_with(&self, step: SignedDuration) {
+        self.clock.advance(SECOND * 20);
+        self.step(step);
+        assert_eq!(claim(&self.store, 1).await, [], "{step:?}");
+        self.clock.advance(SECOND * 39);
+        assert_eq!(claim(&self.store, 1).await, [], "{step:?}");
+        self.clock.advance(SECOND);
+        assert_eq!(claim(&self.store, 1).await.len(), 1, "{step:?}");
     }
 
     /// How long the lease has still to go.
@@ -103,19 +115,13 @@ async fn what_was_due_stays_due_when_the_clock_steps() {
 
 #[tokio::test]
 async fn a_retry_keeps_its_backoff_when_the_clock_steps() {
-    let failed = || Failure { error: ErrorText::new("busy"), permanent: false, retry_after: Some(SECOND * 60) };
+    let failed = || Failure::new("busy").retry_after(SECOND * 60);
     for step in STEPS {
         for outcome in [Outcome::Failed(failed()), Outcome::snoozed(SECOND * 60)] {
             let world = World::new();
             let lease = world.running(job()).await;
             assert_eq!(world.settle(&lease, outcome).await, Settled::Recorded);
-            world.clock.advance(SECOND * 20);
-            world.step(step);
-            assert_eq!(claim(&world.store, 1).await, [], "{step:?}");
-            world.clock.advance(SECOND * 39);
-            assert_eq!(claim(&world.store, 1).await, [], "{step:?}");
-            world.clock.advance(SECOND);
-            assert_eq!(claim(&world.store, 1).await.len(), 1, "{step:?}");
+            world.assert_due_after_a_minute_with(step).await;
         }
     }
 }
@@ -124,14 +130,8 @@ async fn a_retry_keeps_its_backoff_when_the_clock_steps() {
 async fn a_delay_keeps_its_length_when_the_clock_steps() {
     for step in STEPS {
         let world = World::new();
-        enqueue_one(&world.store, JobRequest { delay_ms: Some(60_000), ..job() }).await;
-        world.clock.advance(SECOND * 20);
-        world.step(step);
-        assert_eq!(claim(&world.store, 1).await, [], "{step:?}");
-        world.clock.advance(SECOND * 39);
-        assert_eq!(claim(&world.store, 1).await, [], "{step:?}");
-        world.clock.advance(SECOND);
-        assert_eq!(claim(&world.store, 1).await.len(), 1, "{step:?}");
+        enqueue_one(&world.store, job().delay_ms(60_000)).await;
+        world.assert_due_after_a_minute_with(step).await;
     }
 }
 
@@ -139,9 +139,9 @@ async fn a_delay_keeps_its_length_when_the_clock_steps() {
 #[tokio::test]
 async fn a_delay_keeps_its_length_over_several_steps_and_a_restart() {
     let World { file, store, clock } = World::new();
-    enqueue_one(&store, JobRequest { delay_ms: Some(600_000), ..job() }).await;
+    enqueue_one(&store, job().delay_ms(600_000)).await;
     let at = Some(clock.wall() + HOUR * 3);
-    let later = enqueue_one(&store, JobRequest { run_at: at, ..job() }).await;
+    let later = enqueue_one(&store, changed(job(), |job| job.run_at = at)).await;
     for step in [-HOUR, HOUR, -HOUR] {
         clock.advance(SECOND * 60);
         clock.set_wall(clock.wall() + step);
@@ -161,7 +161,7 @@ async fn a_delay_keeps_its_length_over_several_steps_and_a_restart() {
 async fn a_start_at_a_time_of_day_follows_the_clock() {
     let world = World::new();
     let run_at = Some(world.clock.wall() + HOUR / 2);
-    enqueue_one(&world.store, JobRequest { run_at, ..job() }).await;
+    enqueue_one(&world.store, changed(job(), |job| job.run_at = run_at)).await;
     world.step(-HOUR);
     assert_eq!(claim(&world.store, 1).await, []);
     world.step(HOUR);
@@ -190,7 +190,7 @@ async fn heartbeats_and_settles_go_on_when_the_clock_steps() {
 async fn an_attempt_times_out_after_its_own_length_when_the_clock_steps() {
     for step in STEPS {
         let world = World::new();
-        let lease = world.running(JobRequest { timeout_ms: Some(60_000), ..job() }).await;
+        let lease = world.running(job().timeout_ms(60_000)).await;
         world.clock.advance(SECOND * 20);
         world.step(step);
         assert_eq!(world.extend(&lease).await, Extended::Ok);
@@ -241,12 +241,12 @@ async fn a_clock_that_went_back_while_the_file_was_closed_keeps_no_waiting_job_b
     enqueue(&store, jobs(3)).await;
     let lease = claim(&store, 1).await.remove(0);
     let retry_after = Some(SECOND * 60);
-    let failure = Failure { error: ErrorText::new("busy"), permanent: false, retry_after };
+    let failure = Failure::new("busy").retry_after(retry_after);
     let settle = Settle::new(lease.key(), Outcome::Failed(failure));
     store.settle(vec![settle]).await.unwrap().remove(0).unwrap();
     let time_of_day = Some(clock.wall() + HOUR);
-    let later = enqueue_one(&store, JobRequest { run_at: time_of_day, ..job() }).await;
-    let delayed = enqueue_one(&store, JobRequest { delay_ms: Some(90_000), ..job() }).await;
+    let later = enqueue_one(&store, changed(job(), |job| job.run_at = time_of_day)).await;
+    let delayed = enqueue_one(&store, job().delay_ms(90_000)).await;
     drop(store);
     let clock = Arc::new(HeldClock::at(clock.wall() - HOUR));
     let store = file.open_at(&clock);

@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use fastrand::Rng;
-use steadfast::job::{JobId, JobRequest, Lease, NewJob, Outcome};
+use steadfast::job::{JobId, Lease, NewJob, Outcome};
 use steadfast::store::sqlite::SqliteStore;
 use steadfast::store::{Beat, Cancel, Delete, Extend, HeldClock, JobStore, Prune, Reap, Redrive, Settle};
 
+use crate::changed::changed;
 use crate::jobs_file::{JobsFile, checked, claim_of, counted, in_queue, told};
 
 const STEPS: usize = 150;
@@ -18,15 +19,15 @@ async fn counts_equal_the_rows_after_every_step_of_a_random_mixture_of_verbs() {
         let (store, clock) = file.open_held();
         // Some settles are refused, so that batches are given up and done again item by item.
         file.refuse("UPDATE", "new.status = 'succeeded' AND new.priority = 13");
-        let stranger = file.stranger();
+        let external = file.external_connection();
         let mut mixture = Mixture { rng: Rng::with_seed(seed), ids: Vec::new(), leases: Vec::new() };
         for step in 0..STEPS {
             let verb = mixture.step(&store, &clock).await;
-            assert_eq!(told(&store).await, counted(&stranger), "seed {seed}, step {step}: {verb}");
+            assert_eq!(told(&store).await, counted(&external), "seed {seed}, step {step}: {verb}");
         }
         drop(store);
         let store = file.open_at(&clock);
-        assert_eq!(told(&store).await, counted(&stranger), "seed {seed}, opened again");
+        assert_eq!(told(&store).await, counted(&external), "seed {seed}, opened again");
     }
 }
 
@@ -93,7 +94,11 @@ impl Mixture {
         // Few enough keys that many are known already.
         let idempotency_key = self.rng.bool().then(|| format!("key-{}", self.rng.u8(0..40)));
         let (priority, max_attempts) = (Some(self.rng.i64(10..15)), Some(self.rng.i64(1..4)));
-        checked(JobRequest { idempotency_key, priority, max_attempts, ..in_queue(queue) })
+        checked(changed(in_queue(queue), |job| {
+            job.idempotency_key = idempotency_key;
+            job.priority = priority;
+            job.max_attempts = max_attempts;
+        }))
     }
 
     fn outcome(&mut self) -> Outcome {

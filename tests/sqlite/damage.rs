@@ -112,7 +112,7 @@ async fn a_file_cut_in_the_middle_of_its_last_page_tells_of_no_fewer_jobs() {
 async fn damage_found_while_reading_is_said_as_damage() {
     let (file, ids) = JobsFile::with_jobs(JOBS).await;
     let root: usize = file
-        .stranger()
+        .external_connection()
         .query_row("SELECT rootpage FROM sqlite_schema WHERE name = 'jobs'", [], |row| row.get(0))
         .unwrap();
     let mut content = fs::read(&file.path).unwrap();
@@ -144,10 +144,10 @@ async fn a_log_that_ends_in_the_middle_of_a_commit_is_opened_at_the_commit_befor
         write_private(&copy.path, &database);
         write_private(&copy.beside("-wal"), &log[..log.len() * parts / 16]);
         let store = copy.open();
-        let tally = counted(&copy.stranger());
+        let tally = counted(&copy.external_connection());
         assert!(tally.values().all(|n| *n == 10), "{parts}/16 of the log: {tally:?}");
         assert_eq!(told(&store).await, tally);
-        assert_sound(&copy.stranger());
+        assert_sound(&copy.external_connection());
         whole_batches.push(tally.len());
     }
     assert!(whole_batches.is_sorted() && whole_batches.last() == Some(&20), "{whole_batches:?}");

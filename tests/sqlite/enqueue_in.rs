@@ -1,17 +1,16 @@
 //! Enqueue beside the caller's own writes: both or neither.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use steadfast::Queue;
 use steadfast::queue::EnqueueError;
 use steadfast::store::StoreErrorKind;
-use steadfast::{Job, Queue};
 
 use crate::jobs_file::{JobsFile, checked, job, told};
+use crate::welcome::Welcome;
 
 const OWN_WRITE: &str = "CREATE TABLE IF NOT EXISTS users (id INTEGER PRIMARY KEY); INSERT INTO users VALUES (42);";
 
 fn users(file: &JobsFile) -> i64 {
-    file.stranger().query_row("SELECT count(*) FROM users", [], |row| row.get(0)).unwrap_or(0)
+    file.external_connection().query_row("SELECT count(*) FROM users", [], |row| row.get(0)).unwrap_or(0)
 }
 
 #[tokio::test]
@@ -63,15 +62,6 @@ async fn a_panic_of_the_caller_fails_that_call_only() {
     assert_eq!(failed.kind(), StoreErrorKind::Internal);
     assert_eq!(users(&file), 0);
     store.enqueue_in(move |_| Ok::<_, ()>(vec![checked(job())])).await.unwrap().unwrap();
-}
-
-#[derive(Serialize, Deserialize, JsonSchema)]
-struct Welcome {
-    user: u64,
-}
-
-impl Job for Welcome {
-    const KIND: &'static str = "welcome";
 }
 
 #[tokio::test]

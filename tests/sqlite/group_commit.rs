@@ -18,11 +18,11 @@ async fn a_thousand_enqueues_of_64_tasks_are_each_answered_after_their_commit_an
     let (next, before) = (Arc::new(AtomicUsize::new(0)), store.commits());
     let mut tasks = JoinSet::new();
     for _ in 0..TASKS {
-        let (store, next, stranger) = (store.clone(), next.clone(), file.stranger());
+        let (store, next, external) = (store.clone(), next.clone(), file.external_connection());
         tasks.spawn(async move {
             while next.fetch_add(1, Ordering::Relaxed) < CALLS {
                 let id = enqueue_one(&store, job()).await;
-                let seen: bool = stranger
+                let seen: bool = external
                     .prepare_cached("SELECT EXISTS (SELECT 1 FROM jobs WHERE id = ?1)")
                     .unwrap()
                     .query_row([id.as_uuid().as_bytes()], |row| row.get(0))
@@ -33,7 +33,7 @@ async fn a_thousand_enqueues_of_64_tasks_are_each_answered_after_their_commit_an
     }
     tasks.join_all().await;
     let commits = store.commits() - before;
-    assert_eq!(file.stranger().query_row("SELECT count(*) FROM jobs", [], |row| row.get(0)), Ok(CALLS));
+    assert_eq!(file.external_connection().query_row("SELECT count(*) FROM jobs", [], |row| row.get(0)), Ok(CALLS));
     assert!(commits < CALLS as u64 / 4, "{commits} commits for {CALLS} enqueues");
 }
 

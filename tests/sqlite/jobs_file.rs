@@ -1,5 +1,5 @@
-//! The words the cases are written in: a file of jobs in a directory of its own, the store on it, and the hand of a
-//! stranger who opens the same file with plain SQLite.
+//! The words the cases are written in: a file of jobs in a directory of its own, the store on it, and the
+//! connection of another program, which opens the same file with plain SQLite.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt;
@@ -15,6 +15,8 @@ use steadfast::job::{JobId, JobRecord, JobRequest, Json, KindDefaults, Lease, Li
 use steadfast::store::sqlite::{SqliteSettings, SqliteStore};
 use steadfast::store::{Claim, HeldClock, JobStore, List, StoreError, WorkerFate};
 use tempfile::TempDir;
+
+use crate::changed::changed;
 
 /// The lease of every claim that does not ask for another.
 pub(crate) const LEASE: Duration = LEASE_DEFAULT;
@@ -52,18 +54,18 @@ impl JobsFile {
     }
 
     pub(crate) fn open_at(&self, clock: &Arc<HeldClock>) -> Arc<SqliteStore> {
-        let settings = SqliteSettings { clock: clock.clone(), ..SqliteSettings::at(&self.path) };
+        let settings = SqliteSettings::at(&self.path).clock(clock.clone());
         Arc::new(SqliteStore::open(settings).unwrap())
     }
 
-    /// A stranger's connection.
-    pub(crate) fn stranger(&self) -> Connection {
-        stranger(&self.path)
+    /// The connection of another program.
+    pub(crate) fn external_connection(&self) -> Connection {
+        external_connection(&self.path)
     }
 
-    /// A stranger who holds the write lock until the answer is dropped.
+    /// Another program that holds the write lock until the answer is dropped.
     pub(crate) fn held_lock(&self) -> HeldLock {
-        let connection = self.stranger();
+        let connection = self.external_connection();
         connection.execute_batch("BEGIN IMMEDIATE").unwrap();
         HeldLock(connection)
     }
@@ -74,7 +76,7 @@ impl JobsFile {
             "CREATE TRIGGER planted_{what} BEFORE {what} ON jobs WHEN {when}
              BEGIN SELECT RAISE(ABORT, 'planted'); END"
         );
-        self.stranger().execute_batch(&sql).unwrap();
+        self.external_connection().execute_batch(&sql).unwrap();
     }
 
     /// `jobs.db` → `jobs.db-wal` and the like.
@@ -102,7 +104,7 @@ pub(crate) fn make_private(path: &Path) {
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).unwrap();
 }
 
-pub(crate) fn stranger(path: &Path) -> Connection {
+pub(crate) fn external_connection(path: &Path) -> Connection {
     let connection = Connection::open(path).unwrap();
     connection.busy_timeout(DEADLINE).unwrap();
     connection
@@ -113,12 +115,12 @@ pub(crate) fn job() -> JobRequest {
 }
 
 pub(crate) fn in_queue(queue: &str) -> JobRequest {
-    JobRequest { queue: Some(queue.into()), ..job() }
+    job().queue(queue)
 }
 
 /// A job that takes this much room in the file.
 pub(crate) fn job_of(bytes: usize) -> JobRequest {
-    JobRequest { payload: Json::parse(format!("\"{}\"", "x".repeat(bytes))).unwrap(), ..job() }
+    changed(job(), |job| job.payload = Json::parse(format!("\"{}\"", "x".repeat(bytes))).unwrap())
 }
 
 pub(crate) fn checked(request: JobRequest) -> NewJob {

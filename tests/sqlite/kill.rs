@@ -27,8 +27,8 @@ async fn every_acknowledged_job_survives_a_kill_in_the_middle_of_a_stream_of_enq
         let found = store.get(acknowledged.clone()).await.unwrap();
         let lost: Vec<_> = acknowledged.iter().zip(found).filter(|(_, job)| job.is_none()).collect();
         assert!(lost.is_empty(), "round {round}: lost {lost:?}");
-        assert_eq!(told(&store).await, counted(&file.stranger()));
-        assert_sound(&file.stranger());
+        assert_eq!(told(&store).await, counted(&file.external_connection()));
+        assert_sound(&file.external_connection());
     }
 }
 
@@ -44,13 +44,13 @@ async fn a_batch_is_there_whole_or_not_at_all_after_a_kill_in_the_middle_of_batc
         acknowledged.extend(child.kill());
 
         let store = file.open();
-        let stranger = file.stranger();
+        let external = file.external_connection();
         let per_batch: BTreeMap<String, usize> =
-            counted(&stranger).into_iter().map(|((queue, _), n)| (queue, n as usize)).collect();
+            counted(&external).into_iter().map(|((queue, _), n)| (queue, n as usize)).collect();
         assert!(per_batch.values().all(|n| *n == BATCH), "round {round}: {per_batch:?}");
         let lost: Vec<_> = acknowledged.iter().filter(|queue| !per_batch.contains_key(*queue)).collect();
         assert!(lost.is_empty(), "round {round}: lost {lost:?}");
-        assert_eq!(told(&store).await, counted(&stranger));
-        assert_sound(&stranger);
+        assert_eq!(told(&store).await, counted(&external));
+        assert_sound(&external);
     }
 }

@@ -7,22 +7,29 @@
 #![cfg(feature = "sqlite")]
 #![expect(clippy::unwrap_used, reason = "an unwrap that fails is a test that fails")]
 
+#[path = "../support/changed.rs"]
+mod changed;
+
 mod backup;
 mod bad_item;
 mod child;
 mod clock_steps;
 mod counts;
 mod damage;
-mod ending;
 mod enqueue_in;
-mod foreign_hand;
-mod foreign_lock;
+mod external_lock;
+mod file_modes;
+mod fixture;
 mod group_commit;
 mod jobs_file;
 mod kill;
-mod modes;
-mod neighbours;
-mod reads;
+mod manual_edits;
+mod neighbouring_rows;
+mod read_timeout;
 mod refusals;
 mod settings;
+mod shutdown;
+mod upgrade;
+#[path = "../support/welcome.rs"]
+mod welcome;
 mod write_ahead_log;

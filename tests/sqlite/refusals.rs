@@ -10,7 +10,7 @@ use steadfast::store::sqlite::{SqliteSettings, SqliteStore};
 use tempfile::TempDir;
 
 use crate::child::{Role, SecondProcess};
-use crate::jobs_file::{JobsFile, jobs, make_private, stranger, write_private};
+use crate::jobs_file::{JobsFile, external_connection, jobs, make_private, write_private};
 
 /// Opens what cannot be opened; the file must be the same afterwards, byte for byte.
 pub(crate) fn refusal(path: &Path) -> String {
@@ -216,7 +216,7 @@ fn a_file_that_is_not_a_database() {
 fn a_database_of_another_program() {
     for journal_mode in ["delete", "wal"] {
         let file = JobsFile::new();
-        let theirs = stranger(&file.path);
+        let theirs = external_connection(&file.path);
         make_private(&file.path);
         theirs.pragma_update(None, "journal_mode", journal_mode).unwrap();
         theirs.execute_batch("CREATE TABLE accounts (name TEXT); INSERT INTO accounts VALUES ('ada')").unwrap();
@@ -225,27 +225,30 @@ fn a_database_of_another_program() {
         assert_says(&refused, "it is a database of another program", "give the path of a new file");
         drop(theirs);
         refusal(&file.path);
-        let name: String = stranger(&file.path).query_row("SELECT name FROM accounts", [], |row| row.get(0)).unwrap();
+        let name: String =
+            external_connection(&file.path).query_row("SELECT name FROM accounts", [], |row| row.get(0)).unwrap();
         assert_eq!(name, "ada");
     }
 }
 
 #[tokio::test]
-async fn a_schema_from_the_future() {
+async fn a_schema_from_the_future_which_stays_as_it_is() {
     let (file, _) = JobsFile::with_jobs(3).await;
-    file.stranger().pragma_update(None, "user_version", 999).unwrap();
+    file.external_connection().pragma_update(None, "user_version", 999).unwrap();
+    let before = fs::read(&file.path).unwrap();
     assert_says(&refusal(&file.path), "its schema is version 999", "run the newer program that wrote it");
     let refused = steadfast::store::sqlite::migrate(&file.path).unwrap_err().to_string();
-    assert_says(&refused, "its schema is version 999", "run the newer program that wrote it");
+    assert_says(&refused, "its schema is version 999", "there is no downgrade");
+    assert!(fs::read(&file.path).unwrap() == before);
 }
 
 #[tokio::test]
 async fn what_was_refused_can_be_opened_once_the_reason_is_gone() {
     let (file, ids) = JobsFile::with_jobs(3).await;
-    let known: i64 = file.stranger().pragma_query_value(None, "user_version", |row| row.get(0)).unwrap();
-    file.stranger().pragma_update(None, "user_version", 999).unwrap();
+    let known: i64 = file.external_connection().pragma_query_value(None, "user_version", |row| row.get(0)).unwrap();
+    file.external_connection().pragma_update(None, "user_version", 999).unwrap();
     refusal(&file.path);
-    file.stranger().pragma_update(None, "user_version", known).unwrap();
+    file.external_connection().pragma_update(None, "user_version", known).unwrap();
     let store = file.open();
     crate::jobs_file::enqueue(&store, jobs(1)).await;
     assert_eq!(crate::jobs_file::walk(&store).await.unwrap().len(), ids.len() + 1);

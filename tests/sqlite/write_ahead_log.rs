@@ -12,11 +12,11 @@ fn log_bytes(file: &JobsFile) -> u64 {
     std::fs::metadata(file.beside("-wal")).map_or(0, |metadata| metadata.len())
 }
 
-/// A stranger in the middle of reading.
+/// Another program in the middle of reading.
 fn reading(file: &JobsFile) -> Connection {
-    let stranger = file.stranger();
-    stranger.execute_batch("BEGIN; SELECT count(*) FROM jobs;").unwrap();
-    stranger
+    let external = file.external_connection();
+    external.execute_batch("BEGIN; SELECT count(*) FROM jobs;").unwrap();
+    external
 }
 
 /// Enough that the log is longer than it may be.

@@ -230,7 +230,9 @@ impl TestDatabase {
 
     /// Settings for a store whose time stands still.
     pub(crate) fn held_clock(&self) -> PostgresSettings {
-        PostgresSettings { clock_schema: Some(CLOCK_SCHEMA.into()), ..self.settings() }
+        let mut settings = self.settings();
+        settings.clock_schema = Some(CLOCK_SCHEMA.into());
+        settings
     }
 
     pub(crate) async fn store(&self) -> PostgresStore {

@@ -28,7 +28,7 @@ async fn a_cancel_in_the_same_process_reaches_the_handler_without_a_heartbeat() 
     let id = world.enqueue(1).await;
     let (told, mut heard) = mpsc::unbounded_channel();
     // With a lease this long the next heartbeat is twenty minutes away.
-    let settings = WorkerSettings { lease: Duration::from_secs(3600), ..brisk() };
+    let settings = brisk().lease(Duration::from_secs(3600));
     let worker = Running::start(obedient(world.queue.clone(), settings, told));
     world.reaches(id, Status::Running).await;
     assert_eq!(world.queue.cancel(id).await.unwrap(), Cancelled::Requested);
@@ -56,7 +56,7 @@ async fn a_cancel_from_elsewhere_reaches_the_handler_by_heartbeat() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_handler_whose_job_was_taken_from_it_is_told_and_changes_nothing() {
     let (world, clock) = World::with_held_clock().await;
-    let request = JobRequest { max_attempts: Some(1), ..JobRequest::of(&Task { n: 1 }).unwrap() };
+    let request = JobRequest::of(&Task { n: 1 }).unwrap().max_attempts(1);
     world.queue.declare::<Task>().await.unwrap();
     let id = world.queue.enqueue_request(request).await.unwrap().job.id;
     let (told, mut heard) = mpsc::unbounded_channel();
@@ -77,7 +77,7 @@ async fn a_handler_whose_job_was_taken_from_it_is_told_and_changes_nothing() {
 async fn a_handler_that_ignores_its_cancel_does_not_block_shutdown_beyond_the_grace_period() {
     let world = World::new().await;
     let id = world.enqueue(1).await;
-    let settings = WorkerSettings { shutdown_grace: Duration::from_millis(200), ..brisk() };
+    let settings = brisk().shutdown_grace(Duration::from_millis(200));
     let worker = Running::start(Worker::new(world.queue.clone()).with_state(Arc::new(())).settings(settings).handle(
         async |_: Task, _: Context<Arc<()>>| {
             std::future::pending::<()>().await;

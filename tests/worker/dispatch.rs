@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use steadfast::job::{Json, Kind, KindDefinition};
-use steadfast::worker::{HandlerOptions, WorkerSettings};
+use steadfast::worker::HandlerOptions;
 use steadfast::{Context, JobRequest, Status, Worker};
 use tokio::sync::{Notify, mpsc};
 
@@ -19,7 +19,7 @@ async fn slow_jobs_are_never_claimed_beyond_the_free_slots() {
         world.enqueue(n).await;
     }
     let finish = Arc::new(Notify::new());
-    let settings = WorkerSettings { concurrency: 3, ..brisk() };
+    let settings = brisk().concurrency(3);
     let worker = Running::start(Worker::new(world.queue.clone()).with_state(finish.clone()).settings(settings).handle(
         async |_: Task, context: Context<Arc<Notify>>| {
             let began = Instant::now();
@@ -50,7 +50,7 @@ async fn instant_jobs_are_claimed_by_the_hundred() {
         let requests = (0..1000).map(|n| JobRequest::of(&Task { n }).unwrap()).collect();
         world.queue.enqueue_requests(requests).await.unwrap();
     }
-    let settings = WorkerSettings { concurrency: 4, ..brisk() };
+    let settings = brisk().concurrency(4);
     let worker =
         Running::start(Worker::new(watched.queue()).settings(settings).handle(async |_: Task, _: Context| Ok(())));
     eventually("all to be done", async || (world.count(Status::Succeeded).await == 5000).then_some(())).await;
@@ -64,7 +64,7 @@ async fn an_idle_worker_starts_a_new_job_without_waiting_for_a_poll() {
     let world = World::new().await;
     let (started, mut starts) = mpsc::unbounded_channel();
     // Longer than the test's patience: only a wake can start the job.
-    let settings = WorkerSettings { poll_min: Duration::from_secs(600), poll_max: Duration::from_secs(600), ..brisk() };
+    let settings = brisk().poll_min(Duration::from_secs(600)).poll_max(Duration::from_secs(600));
     let watched = Watched::over(&world.queue);
     let worker = Running::start(Worker::new(watched.queue()).with_state(started).settings(settings).handle(
         async |job: Task, context: Context<mpsc::UnboundedSender<u64>>| {
@@ -113,7 +113,7 @@ async fn a_kind_with_a_limit_never_runs_more_at_once_and_waits_for_no_poll() {
     let count = Arc::new(Count::default());
     // Longer than the test's patience: a place that is free again must be enough.
     let never = Duration::from_secs(600);
-    let settings = WorkerSettings { concurrency: 16, poll_min: never, poll_max: never, ..brisk() };
+    let settings = brisk().concurrency(16).poll_min(never).poll_max(never);
     let worker =
         Running::start(Worker::new(world.queue.clone()).with_state(count.clone()).settings(settings).handle_with(
             HandlerOptions::new().concurrency(2),
@@ -152,7 +152,7 @@ impl Hoarder {
         let go_on = Arc::new(Notify::new());
         let worker = Worker::new(world.queue.clone())
             .with_state(go_on.clone())
-            .settings(WorkerSettings { concurrency: 1, ..brisk() })
+            .settings(brisk().concurrency(1))
             .handle(|job: Task, context: Context<Arc<Notify>>| async move {
                 if job.n == 1000 {
                     context.state().notified().await;

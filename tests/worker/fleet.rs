@@ -3,14 +3,30 @@
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
 
-use steadfast::job::JobId;
+use steadfast::job::{JobId, WorkerId};
 use steadfast::worker::WorkerSettings;
 use steadfast::{Context, JobRequest, Queue, Status, Worker};
+use tokio::sync::watch;
 use tokio_postgres::NoTls;
 
 use crate::world::{Running, Task, World, eventually};
 
 const WORKERS: usize = 8;
+
+/// The workers that have started a job. Nobody goes on alone: one that is up before the others could do it all.
+#[derive(Clone)]
+struct Crew(watch::Sender<HashSet<String>>);
+
+impl Crew {
+    fn new() -> Self {
+        Self(watch::Sender::new(HashSet::new()))
+    }
+
+    async fn joined_by(&self, worker: &WorkerId) {
+        self.0.send_if_modified(|crew| crew.insert(worker.to_string()));
+        let _ = self.0.subscribe().wait_for(|crew| crew.len() > 1).await;
+    }
+}
 
 async fn enqueue(queue: &Queue, count: u64) {
     queue.declare::<Task>().await.unwrap();
@@ -28,10 +44,10 @@ async fn each_job_runs_once_on_postgres(count: u64) {
     tokio::spawn(connection);
     admin.batch_execute("CREATE TABLE starts (job_id uuid NOT NULL, worker text NOT NULL)").await.unwrap();
     enqueue(&world.queue, count).await;
-    let stop = tokio_util::sync::CancellationToken::new();
+    let (stop, crew) = (tokio_util::sync::CancellationToken::new(), Crew::new());
     let workers: Vec<_> = (0..WORKERS)
         .map(|_| {
-            let (url, stop) = (url.clone(), stop.clone());
+            let (url, stop, crew) = (url.clone(), stop.clone(), crew.clone());
             std::thread::spawn(move || {
                 let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
                 runtime.block_on(async {
@@ -39,12 +55,13 @@ async fn each_job_runs_once_on_postgres(count: u64) {
                     tokio::spawn(connection);
                     let log_start = log.prepare("INSERT INTO starts (job_id, worker) VALUES ($1, $2)").await.unwrap();
                     let queue = Queue::open(&url).await.unwrap();
-                    let settings = WorkerSettings { concurrency: 4, ..WorkerSettings::default() };
+                    let settings = WorkerSettings::default().concurrency(4);
                     Worker::new(queue)
-                        .with_state((log, log_start))
+                        .with_state((log, log_start, crew))
                         .settings(settings)
-                        .handle(|_: Task, context: Context<(tokio_postgres::Client, tokio_postgres::Statement)>| async move {
-                            let (log, log_start) = context.state();
+                        .handle(|_: Task, context: Context<(tokio_postgres::Client, tokio_postgres::Statement, Crew)>| async move {
+                            let (log, log_start, crew) = context.state();
+                            crew.joined_by(context.worker_id()).await;
                             log.execute(log_start, &[context.job_id().as_uuid(), &context.worker_id().as_str()]).await?;
                             Ok(())
                         })
@@ -80,16 +97,18 @@ async fn ten_thousand_jobs_run_once_each_on_eight_workers_over_postgres() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn ten_thousand_jobs_run_once_each_on_eight_workers_over_one_file() {
-    type Starts = Arc<Mutex<Vec<(JobId, String)>>>;
+    type Starts = Arc<(Mutex<Vec<(JobId, String)>>, Crew)>;
     let world = World::new().await;
     enqueue(&world.queue, 10_000).await;
-    let starts = Starts::default();
+    let starts: Starts = Arc::new((Mutex::default(), Crew::new()));
     let workers: Vec<_> = (0..WORKERS)
         .map(|_| {
-            let settings = WorkerSettings { concurrency: 4, ..WorkerSettings::default() };
+            let settings = WorkerSettings::default().concurrency(4);
             let worker = Worker::new(world.queue.clone()).with_state(starts.clone()).settings(settings);
             Running::start(worker.handle(|_: Task, context: Context<Starts>| async move {
-                context.state().lock().unwrap().push((context.job_id(), context.worker_id().to_string()));
+                let (starts, crew) = &**context.state();
+                crew.joined_by(context.worker_id()).await;
+                starts.lock().unwrap().push((context.job_id(), context.worker_id().to_string()));
                 Ok(())
             }))
         })
@@ -98,7 +117,7 @@ async fn ten_thousand_jobs_run_once_each_on_eight_workers_over_one_file() {
     for worker in workers {
         worker.stop().await.unwrap();
     }
-    let starts = starts.lock().unwrap();
+    let starts = starts.0.lock().unwrap();
     assert_eq!(starts.len(), 10_000);
     assert_eq!(starts.iter().map(|(job, _)| job).collect::<HashSet<_>>().len(), 10_000);
     assert!(starts.iter().map(|(_, worker)| worker).collect::<HashSet<_>>().len() > 1, "one worker did it all");

@@ -17,7 +17,7 @@ const LEASE: Duration = Duration::from_secs(3600);
 const JOBS: usize = 8;
 
 fn unhurried() -> WorkerSettings {
-    WorkerSettings { concurrency: JOBS, lease: LEASE, ..WorkerSettings::default() }
+    WorkerSettings::default().concurrency(JOBS).lease(LEASE)
 }
 
 /// What job 0 is to report, and what it has.

@@ -5,8 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use anyhow::Context as _;
-use steadfast::kinds::{Addresses, Fit, ImageFormat, Method, ResizeImage, SendEmail, WebhookDelivery};
-use steadfast::worker::WorkerSettings;
+use steadfast::kinds::{Fit, ImageFormat, Method, ResizeImage, SendEmail, WebhookDelivery};
 use steadfast::{Context, Job, JobRequest, Status, Worker};
 
 use crate::world::{Running, Task, World, brisk, eventually};
@@ -49,8 +48,8 @@ struct AtOnce {
 async fn the_concurrency_that_was_asked_for_stands_whatever_settings_come_before_or_after() {
     type Build = fn(Worker<Arc<AtOnce>>) -> Worker<Arc<AtOnce>>;
     let orders: [Build; 2] = [
-        |worker| worker.concurrency(2).settings(WorkerSettings { concurrency: 7, ..brisk() }),
-        |worker| worker.settings(WorkerSettings { concurrency: 7, ..brisk() }).concurrency(2),
+        |worker| worker.concurrency(2).settings(brisk().concurrency(7)),
+        |worker| worker.settings(brisk().concurrency(7)).concurrency(2),
     ];
     for build in orders {
         let world = World::new().await;
@@ -92,8 +91,7 @@ async fn an_anyhow_error_fails_the_job_with_every_cause() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_handler_is_told_the_kind_the_queue_and_how_many_attempts_there_are() {
     let world = World::new().await;
-    let request =
-        JobRequest { queue: Some("mail".into()), max_attempts: Some(9), ..JobRequest::of(&Task { n: 1 }).unwrap() };
+    let request = JobRequest::of(&Task { n: 1 }).unwrap().queue("mail").max_attempts(9);
     world.queue.declare::<Task>().await.unwrap();
     let id = world.queue.enqueue_request(request).await.unwrap().job.id;
     let worker =
@@ -108,29 +106,12 @@ async fn a_handler_is_told_the_kind_the_queue_and_how_many_attempts_there_are() 
 
 #[test]
 fn payloads_of_the_built_in_kinds_can_be_written_down_whole() {
-    let mail = SendEmail {
-        to: Addresses::Several(vec!["a@example.org".into()]),
-        subject: "s".into(),
-        body: "b".into(),
-        html: None,
-        cc: Some(Addresses::One("b@example.org".into())),
-        bcc: None,
-        reply_to: None,
-    };
-    let image = ResizeImage {
-        source_url: "https://example.org/a.png".into(),
-        width: 1,
-        height: 1,
-        fit: Some(Fit::Cover),
-        format: Some(ImageFormat::Webp),
-    };
-    let hook = WebhookDelivery {
-        url: "https://example.org".into(),
-        body: serde_json::json!({}),
-        headers: None,
-        method: Some(Method::Put),
-        secret: None,
-    };
+    let mut mail = SendEmail::new(vec!["a@example.org".to_owned()], "s", "b");
+    mail.cc = Some("b@example.org".into());
+    let mut image = ResizeImage::new("https://example.org/a.png", 1, 1);
+    (image.fit, image.format) = (Some(Fit::Cover), Some(ImageFormat::Webp));
+    let mut hook = WebhookDelivery::new("https://example.org", serde_json::json!({}));
+    hook.method = Some(Method::Put);
     for request in [JobRequest::of(&mail), JobRequest::of(&image), JobRequest::of(&hook)] {
         assert!(request.is_ok());
     }

@@ -8,6 +8,7 @@ use steadfast::job::{AttemptOutcome, Json, Kind, KindDefinition};
 use steadfast::worker::{Completion, Handler, HandlerOptions, JobError};
 use steadfast::{Context, JobRequest, Status, Worker};
 
+use crate::changed::changed;
 use crate::world::{Running, Task, World, brisk, eventually};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -91,11 +92,8 @@ async fn errors_panics_timeouts_and_bad_payloads_fail_their_job_only_and_the_poo
             }
         }
     }
-    let request = |payload: String| JobRequest {
-        max_attempts: Some(1),
-        timeout_ms: Some(300),
-        ..JobRequest::new("any", Json::parse(payload).unwrap())
-    };
+    let request =
+        |payload: String| JobRequest::new("any", Json::parse(payload).unwrap()).max_attempts(1).timeout_ms(300);
     let bad = ["{\"how\":\"error\"}", "{\"how\":\"panic\"}", "{\"how\":\"hang\"}", "{\"how\":7}"];
     let requests: Vec<_> = (0..1000).map(|n| request(bad[n % 4].to_owned())).collect();
     let bad_jobs = world.queue.enqueue_requests(requests).await.unwrap();
@@ -104,8 +102,10 @@ async fn errors_panics_timeouts_and_bad_payloads_fail_their_job_only_and_the_poo
     );
     // Registering the typed handler gives the kind a schema; what is stored already has to be coped with.
     eventually("1000 failures", async || (world.count(Status::FailedPermanent).await == 1000).then_some(())).await;
-    let good: Vec<_> =
-        (0..1000).map(|_| request("{\"how\":\"well\"}".into())).map(|r| JobRequest { timeout_ms: None, ..r }).collect();
+    let good: Vec<_> = (0..1000)
+        .map(|_| request("{\"how\":\"well\"}".into()))
+        .map(|r| changed(r, |job| job.timeout_ms = None))
+        .collect();
     world.queue.enqueue_requests(good).await.unwrap();
     eventually("1000 successes", async || (world.count(Status::Succeeded).await == 1000).then_some(())).await;
     for (nth, expected) in [
@@ -142,10 +142,10 @@ async fn a_job_of_many_leases_runs_once() {
     let world = World::new().await;
     let id = world.enqueue(1).await;
     let settings = brisk();
-    let ten_leases = settings.lease * 10;
+    let five_leases = settings.lease * 5;
     let worker =
         Running::start(Worker::new(world.queue.clone()).settings(settings).handle(move |_: Task, _| async move {
-            tokio::time::sleep(ten_leases).await;
+            tokio::time::sleep(five_leases).await;
             Ok(())
         }));
     let job = world.reaches(id, Status::Succeeded).await;

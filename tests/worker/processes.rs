@@ -150,8 +150,7 @@ async fn a_job_enqueued_by_another_process_starts_without_a_poll_and_its_cancel_
     if let Ok(url) = std::env::var(URL) {
         // Polls only after longer than anybody waits here.
         let never = Duration::from_secs(600);
-        return be_the_child(&url, WorkerSettings { poll_min: never, poll_max: never, concurrency: 100, ..brisk() })
-            .await;
+        return be_the_child(&url, brisk().poll_min(never).poll_max(never).concurrency(100)).await;
     }
     let (world, url) = World::on_postgres().await;
     world.queue.declare::<Task>().await.unwrap();

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use steadfast::job::AttemptOutcome;
 use steadfast::worker::WorkerSettings;
 use steadfast::{Context, Status, Worker};
 use tokio::sync::Notify;
 
-use crate::world::{PATIENCE, Running, Task, World, brisk, eventually};
+use crate::world::{Running, Task, World, brisk, eventually};
 
 /// `docs/guarantees.md` F19.
 #[tokio::test(flavor = "multi_thread")]
@@ -17,8 +17,8 @@ async fn jobs_that_finish_in_time_are_recorded_and_the_rest_are_back_with_their_
     let world = World::new().await;
     let state = Arc::new((Notify::new(), AtomicU64::new(0)));
     let (finish, started) = &*state;
-    let settings =
-        WorkerSettings { concurrency: 100, shutdown_grace: Duration::from_millis(500), ..WorkerSettings::default() };
+    // 5 s: half of them must be done by then, on a slow machine, too.
+    let settings = WorkerSettings::default().concurrency(100).shutdown_grace(Duration::from_secs(5));
     let mut ids = Vec::new();
     for n in 0..100 {
         ids.push(world.enqueue(n).await);
@@ -36,7 +36,6 @@ async fn jobs_that_finish_in_time_are_recorded_and_the_rest_are_back_with_their_
     ));
     // Not what the store says: a job that is claimed and has not started yet is given back at once.
     eventually("all to run", async || (started.load(Ordering::SeqCst) == 100).then_some(())).await;
-    let began = Instant::now();
     let stopping = tokio::spawn(worker.stop());
     eventually("the handlers to have been told", async || {
         finish.notify_waiters();
@@ -44,7 +43,6 @@ async fn jobs_that_finish_in_time_are_recorded_and_the_rest_are_back_with_their_
     })
     .await;
     stopping.await.unwrap().unwrap();
-    assert!(began.elapsed() < PATIENCE);
     for (n, id) in ids.into_iter().enumerate() {
         let job = world.job(id).await;
         let outcome = world.queue.attempts(id).await.unwrap().unwrap()[0].outcome;
@@ -75,7 +73,7 @@ async fn a_handler_that_stops_because_of_the_shutdown_costs_no_attempt() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_was_claimed_ahead_goes_back_at_once() {
     let world = World::new().await;
-    let settings = WorkerSettings { concurrency: 1, shutdown_grace: Duration::from_millis(100), ..brisk() };
+    let settings = WorkerSettings::default().concurrency(1).shutdown_grace(Duration::from_millis(100));
     // Fast ones first, so that the worker claims ahead; then one that holds the only slot.
     for n in 0..200 {
         world.enqueue(n).await;

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use metrics::{Counter, Gauge, GaugeFn, Histogram, Key, KeyName, Metadata, Recorder, SharedString, Unit};
 use steadfast::job::AttemptOutcome;
-use steadfast::worker::WorkerSettings;
 use steadfast::{Context, Status, Worker};
 
 use crate::world::{Running, Task, World, brisk, eventually};
@@ -62,7 +61,7 @@ async fn a_handler_that_blocks_past_its_deadline_is_timed_out_and_counted_while_
     let let_go = Arc::new(AtomicBool::new(false));
     let blocked = world.queue.enqueue(Task { n: 0 }).timeout(Duration::from_millis(300)).max_attempts(1).await;
     let blocked = blocked.unwrap().job.id;
-    let settings = WorkerSettings { concurrency: 2, ..brisk() };
+    let settings = brisk().concurrency(2);
     let worker = Running::start(Worker::new(world.queue.clone()).with_state(let_go.clone()).settings(settings).handle(
         |job: Task, context: Context<Arc<AtomicBool>>| async move {
             while job.n == 0 && !context.state().load(Ordering::SeqCst) {

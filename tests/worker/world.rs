@@ -17,7 +17,7 @@ use tokio::task::JoinHandle;
 use crate::support::postgres::{Cluster, TestDatabase};
 
 /// Machines are slow; nothing here should take that long.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+pub const PATIENCE: Duration = Duration::from_secs(120);
 
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Task {
@@ -57,7 +57,7 @@ impl World {
     pub async fn with_held_clock() -> (Self, Arc<HeldClock>) {
         let directory = tempfile::tempdir().unwrap();
         let clock = Arc::new(HeldClock::at("2030-01-01T00:00:00Z".parse().unwrap()));
-        let settings = SqliteSettings { clock: clock.clone(), ..SqliteSettings::at(directory.path().join("jobs.db")) };
+        let settings = SqliteSettings::at(directory.path().join("jobs.db")).clock(clock.clone());
         let store = SqliteStore::open(settings).unwrap();
         let wake = store.wake().clone();
         (Self { queue: Queue::over(Arc::new(store), wake), _home: Home::File(directory) }, clock)
@@ -107,13 +107,12 @@ pub async fn in_time<T>(what: &str, future: impl Future<Output = T>) -> T {
 
 /// Short leases and intervals, so that what takes half a minute in production takes a second here.
 pub fn brisk() -> WorkerSettings {
-    WorkerSettings {
-        concurrency: 4,
-        lease: Duration::from_secs(1),
-        reap_interval: Duration::from_millis(100),
-        shutdown_grace: Duration::from_secs(5),
-        ..WorkerSettings::default()
-    }
+    WorkerSettings::default()
+        .concurrency(4)
+        // Twice the shortest there is: a machine may stand still for a moment, and most tests are not about that.
+        .lease(Duration::from_secs(2))
+        .reap_interval(Duration::from_millis(100))
+        .shutdown_grace(Duration::from_secs(5))
 }
 
 /// A worker that runs until it is told to stop.

@@ -11,8 +11,9 @@ use std::time::Duration;
 
 use rusqlite::Connection;
 
-use super::fault::{leave_log_alone, store_error};
-use super::writer::Inbox;
+use super::error::{skip_checkpoint_on_close, store_error};
+use super::health::Health;
+use super::inbox::Inbox;
 use crate::planted::{Bug, planted};
 use crate::store::complain;
 
@@ -30,11 +31,11 @@ pub(super) struct Checkpointer {
 }
 
 impl Checkpointer {
-    pub(super) fn start(connection: Connection, inbox: Arc<Inbox>) -> std::io::Result<Self> {
+    pub(super) fn start(connection: Connection, inbox: Arc<Inbox>, health: Arc<Health>) -> std::io::Result<Self> {
         let (stop, stopped) = mpsc::channel();
         let thread = std::thread::Builder::new()
             .name("steadfast-checkpoint".into())
-            .spawn(move || run(&connection, &inbox, &stopped))?;
+            .spawn(move || run(&connection, &inbox, &health, &stopped))?;
         Ok(Self { stop: Some(stop), thread: Some(thread) })
     }
 }
@@ -48,12 +49,12 @@ impl Drop for Checkpointer {
     }
 }
 
-fn run(connection: &Connection, inbox: &Inbox, stopped: &mpsc::Receiver<()>) {
-    let mut seen = inbox.commits();
+fn run(connection: &Connection, inbox: &Inbox, health: &Health, stopped: &mpsc::Receiver<()>) {
+    let mut seen = health.commits();
     while stopped.recv_timeout(INTERVAL) == Err(RecvTimeoutError::Timeout) {
-        let commits = inbox.commits();
+        let commits = health.commits();
         // After a failed sync another one would only hide that pages were lost.
-        if commits == seen || inbox.trouble("checkpoint").is_some() {
+        if commits == seen || health.final_error("checkpoint").is_some() {
             continue;
         }
         match checkpoint(connection) {
@@ -61,13 +62,13 @@ fn run(connection: &Connection, inbox: &Inbox, stopped: &mpsc::Receiver<()>) {
             Ok(log_pages) if log_pages > LOG_MAX_PAGES && !planted(Bug::LogNeverShrinks) => inbox.restart_wal(),
             Ok(_) => seen = commits,
             Err(error) => {
-                inbox.note_failure(&error);
+                health.note_error(&error);
                 complain(&store_error("checkpoint", error), "cannot copy the log into the database file; trying again");
             }
         }
     }
-    if inbox.trouble("checkpoint").is_some() {
-        leave_log_alone(connection);
+    if health.final_error("checkpoint").is_some() {
+        skip_checkpoint_on_close(connection);
     }
 }
 

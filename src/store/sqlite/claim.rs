@@ -1,6 +1,6 @@
 //! claim: queued, retrying → running.
 //!
-//! The lanes that have something due are gone through by priority; `waiting` merges those of one priority. A row that
+//! The lanes that have something due are gone through by priority, highest first. A row that
 //! cannot be run becomes a dead letter with the reason, and the others are returned.
 
 use std::collections::HashSet;
@@ -8,24 +8,30 @@ use std::time::Duration;
 
 use rusqlite::params;
 
-use super::granted::Grant;
-use super::history::remember_attempt;
-use super::lanes::{ReadyLane, ready_lanes};
-use super::mark::token_of;
-use super::row::Id;
+use super::attempts::archive_attempt;
+use super::inbox::{Urgency, Verb};
+use super::lanes::{ByteBudget, DueRow, ReadyLane, due_jobs, ready_lanes};
+use super::lease::{ClaimedRow, lease_token};
+use super::queues::paused_queues;
+use super::row::UuidBlob;
 use super::transaction::Tx;
-use super::waiting::{ByteBudget, Due, due_jobs};
-use super::writer::{Lane, Verb};
 use crate::job::{ErrorText, Lease, LeaseToken, QueueName, Status};
 use crate::planted::{Bug, planted};
 use crate::store::{Claim, Claimed, WorkerFate};
 
 pub(super) const START: &str = include_str!("claim.sql");
 
+const DEAD_LETTER: &str = "
+-- claim: queued, retrying → failed_permanent, for a row that cannot be run. Its newest attempt is in the history already.
+UPDATE jobs
+SET status = 'failed_permanent', last_error = ?2, finished_at = ?3, updated_at = ?3, progress = NULL,
+    worker = NULL, lease_token = NULL, lease_ms = NULL, ended_at = NULL, outcome = NULL
+WHERE seq = ?1";
+
 impl Verb for Claim {
     type Answer = Claimed;
     const NAME: &'static str = "claim";
-    const LANE: Lane = Lane::Urgent;
+    const URGENCY: Urgency = Urgency::Urgent;
 
     fn weight(&self) -> usize {
         self.max
@@ -33,7 +39,7 @@ impl Verb for Claim {
 
     fn apply(&mut self, tx: &mut Tx<'_>) -> rusqlite::Result<Claimed> {
         let lanes = lanes_for(self, tx)?;
-        let mark = Id::from(LeaseToken::random());
+        let nonce = UuidBlob::from(LeaseToken::random());
         let mut leases = Vec::new();
         let mut budget = ByteBudget::new(self.max_bytes);
         for level in lanes.chunk_by(|a, b| a.priority == b.priority) {
@@ -42,7 +48,7 @@ impl Verb for Claim {
                 let wanted = self.max - leases.len();
                 let due = due_jobs(tx, level, wanted, &mut budget)?;
                 let was_all = due.len() < wanted;
-                start_all(tx, self, mark, due, &mut leases)?;
+                start_all(tx, self, nonce, due, &mut leases)?;
                 if was_all {
                     break;
                 }
@@ -59,8 +65,7 @@ impl Verb for Claim {
 
 /// The lanes this worker may take from, highest priority first.
 fn lanes_for(claim: &Claim, tx: &Tx<'_>) -> rusqlite::Result<Vec<ReadyLane>> {
-    let paused: HashSet<String> =
-        tx.statement("SELECT queue FROM paused_queues")?.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
+    let paused: HashSet<String> = paused_queues(tx.connection())?;
     let wants_queue = |name: &str| claim.queues.as_ref().is_none_or(|queues| queues.iter().any(|q| q.as_str() == name));
     let wants_kind = |name: &str| claim.kinds.as_ref().is_none_or(|kinds| kinds.iter().any(|k| k.as_str() == name));
     let mut lanes = ready_lanes(tx.connection())?;
@@ -74,27 +79,33 @@ fn lanes_for(claim: &Claim, tx: &Tx<'_>) -> rusqlite::Result<Vec<ReadyLane>> {
     Ok(lanes)
 }
 
-/// Starts what can be run and buries the rest.
-fn start_all(tx: &mut Tx<'_>, claim: &Claim, mark: Id, due: Vec<Due>, leases: &mut Vec<Lease>) -> rusqlite::Result<()> {
+/// Starts what can be run and dead-letters the rest.
+fn start_all(
+    tx: &mut Tx<'_>,
+    claim: &Claim,
+    nonce: UuidBlob,
+    due: Vec<DueRow>,
+    leases: &mut Vec<Lease>,
+) -> rusqlite::Result<()> {
     let now = tx.now_micros();
     let mut starts = Vec::with_capacity(due.len());
     leases.reserve(due.len());
-    for Due { seq, queue, status, was_started, job, .. } in due {
+    for DueRow { seq, queue, status, was_started, job, .. } in due {
         if was_started && !planted(Bug::CauseForgotten) {
-            remember_attempt(tx, seq)?;
+            archive_attempt(tx, seq)?;
         }
         let job = match job {
             Ok(job) if job.attempts < job.max_attempts => job,
             Ok(job) => {
                 let reason = format!("waiting although all {} attempts are used up", job.max_attempts);
-                bury(tx, seq, &queue, status, &reason)?;
+                dead_letter(tx, seq, &queue, status, &reason)?;
                 continue;
             }
             Err(error) if planted(Bug::BadRowFailsClaim) => {
                 return Err(rusqlite::Error::ToSqlConversionFailure(error.into()));
             }
             Err(error) => {
-                bury(tx, seq, &queue, status, &error.to_string())?;
+                dead_letter(tx, seq, &queue, status, &error.to_string())?;
                 continue;
             }
         };
@@ -103,32 +114,32 @@ fn start_all(tx: &mut Tx<'_>, claim: &Claim, mark: Id, due: Vec<Due>, leases: &m
         let expires_at = now + lease.as_micros() as i64;
         starts.push((expires_at, if planted(Bug::JobLeasedTwice) { -1 } else { seq }));
         tx.moved(queue.as_str(), Some(status), Some(Status::Running));
-        tx.granted().note(job.id, Grant { seq, mark, queue });
-        let token = token_of(mark, job.id);
+        tx.claimed_rows().note(job.id, ClaimedRow { seq, claim_nonce: nonce, queue });
+        let token = lease_token(nonce, job.id);
         leases.push(Lease::granted(token, lease, job.started(claim.worker.clone(), now, expires_at)));
     }
-    write_starts(tx, claim, mark, starts)
+    write_starts(tx, claim, nonce, starts)
 }
 
 /// Rows that are neighbours in the table are started by one statement: beginning and ending one took a third of the
 /// work on a row. All rows between the first and the last of a run are this claim's own.
-fn write_starts(tx: &Tx<'_>, claim: &Claim, mark: Id, mut starts: Vec<(i64, i64)>) -> rusqlite::Result<()> {
+fn write_starts(tx: &Tx<'_>, claim: &Claim, nonce: UuidBlob, mut starts: Vec<(i64, i64)>) -> rusqlite::Result<()> {
     let mut statement = tx.statement(START)?;
     let lease_ms = claim.lease.as_millis() as i64;
     starts.sort_unstable();
     for run in starts.chunk_by(|a, b| a.0 == b.0 && a.1 + 1 == b.1) {
         let ((expires_at, first), (_, last)) = (run[0], run[run.len() - 1]);
-        let params = params![first, last, claim.worker.as_str(), mark, lease_ms, expires_at, tx.now_micros()];
+        let params = params![first, last, claim.worker.as_str(), nonce, lease_ms, expires_at, tx.now_micros()];
         statement.execute(params)?;
     }
     Ok(())
 }
 
 /// queued, retrying → failed_permanent, for a row that cannot be run.
-fn bury(tx: &mut Tx<'_>, seq: i64, queue: &QueueName, from: Status, reason: &str) -> rusqlite::Result<()> {
+fn dead_letter(tx: &mut Tx<'_>, seq: i64, queue: &QueueName, from: Status, reason: &str) -> rusqlite::Result<()> {
     tracing::error!(seq, reason, "a job cannot be run and becomes a dead letter");
     let error = ErrorText::new(format!("cannot be run: {reason}"));
-    tx.statement(include_str!("bury.sql"))?.execute(params![seq, error.as_str(), tx.now_micros()])?;
+    tx.statement(DEAD_LETTER)?.execute(params![seq, error.as_str(), tx.now_micros()])?;
     tx.moved(queue.as_str(), Some(from), Some(Status::FailedPermanent));
     Ok(())
 }

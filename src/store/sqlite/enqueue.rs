@@ -4,11 +4,11 @@ use std::collections::HashMap;
 
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::get::job_where;
-use super::row::{Id, micros, time};
+use super::inbox::{Urgency, Verb};
+use super::jobs::job_with_id;
+use super::row::{UuidBlob, micros, timestamp};
 use super::transaction::Tx;
-use super::writer::{Lane, Verb};
-use crate::job::{JobId, NewJob, Start, Status};
+use crate::job::{JobId, JobRecord, NewJob, Start, Status};
 use crate::planted::{Bug, planted};
 use crate::store::{EnqueueAnswer, Enqueued, KeyTaken, Known};
 
@@ -17,7 +17,7 @@ pub(super) struct Enqueue(pub(super) Vec<NewJob>);
 impl Verb for Enqueue {
     type Answer = EnqueueAnswer;
     const NAME: &'static str = "enqueue";
-    const LANE: Lane = Lane::Bulk;
+    const URGENCY: Urgency = Urgency::Bulk;
 
     fn weight(&self) -> usize {
         self.0.len()
@@ -44,7 +44,7 @@ pub(super) fn enqueue_all(tx: &mut Tx<'_>, jobs: &[NewJob]) -> rusqlite::Result<
         }
         let holder = job.idempotency_key().and_then(|key| holders.get(key)).map(|holder| holder.job);
         match holder.filter(|holder| *holder != job.id()) {
-            Some(holder) => Ok(Enqueued { created: false, job: job_with_id(tx.connection(), holder)? }),
+            Some(holder) => Ok(Enqueued { created: false, job: stored_job(tx.connection(), holder)? }),
             None => enqueue(tx, job),
         }
     });
@@ -88,12 +88,12 @@ fn key_holders<'j>(
 fn stored_holder(connection: &Connection, key: &str) -> rusqlite::Result<Option<Holder>> {
     let mut statement = connection.prepare_cached("SELECT id, request_digest FROM jobs WHERE idempotency_key = ?1")?;
     let holder =
-        statement.query_row([key], |row| Ok(Holder { job: row.get::<_, Id>(0)?.0.into(), digest: row.get(1)? }));
+        statement.query_row([key], |row| Ok(Holder { job: row.get::<_, UuidBlob>(0)?.0.into(), digest: row.get(1)? }));
     holder.optional()
 }
 
-fn job_with_id(connection: &Connection, id: JobId) -> rusqlite::Result<crate::job::JobRecord> {
-    job_where!(connection, "id = ?1", [Id::from(id)])?.ok_or(rusqlite::Error::QueryReturnedNoRows)
+fn stored_job(connection: &Connection, id: JobId) -> rusqlite::Result<JobRecord> {
+    job_with_id(connection, id)?.ok_or(rusqlite::Error::QueryReturnedNoRows)
 }
 
 fn enqueue(tx: &mut Tx<'_>, job: &NewJob) -> rusqlite::Result<Enqueued> {
@@ -105,7 +105,7 @@ fn enqueue(tx: &mut Tx<'_>, job: &NewJob) -> rusqlite::Result<Enqueued> {
     };
     let digest = job.request_digest();
     let inserted = tx.enqueue_statement()?.execute(params![
-        Id::from(job.id()),
+        UuidBlob::from(job.id()),
         job.kind().as_str(),
         job.queue().as_str(),
         job.payload().as_str(),
@@ -120,20 +120,20 @@ fn enqueue(tx: &mut Tx<'_>, job: &NewJob) -> rusqlite::Result<Enqueued> {
     ])?;
     if inserted == 0 {
         // By its id: this very job was stored before.
-        return Ok(Enqueued { created: true, job: job_with_id(tx.connection(), job.id())? });
+        return Ok(Enqueued { created: true, job: stored_job(tx.connection(), job.id())? });
     }
     tx.moved(job.queue().as_str(), None, Some(Status::Queued));
     if run_at <= now {
         tx.make_ready();
     }
-    Ok(Enqueued { created: true, job: job.as_stored(time(run_at), time(now)) })
+    Ok(Enqueued { created: true, job: job.as_stored(timestamp(run_at), timestamp(now)) })
 }
 
 pub(super) fn known(connection: &Connection, jobs: &[NewJob]) -> rusqlite::Result<Vec<Option<Known>>> {
     let known = |job: &NewJob| {
         let Some(key) = job.idempotency_key() else { return Ok(None) };
         Ok(match stored_holder(connection, key)? {
-            Some(holder) if holder.is_asked_for_by(job) => Some(Known::Same(job_with_id(connection, holder.job)?)),
+            Some(holder) if holder.is_asked_for_by(job) => Some(Known::Same(stored_job(connection, holder.job)?)),
             Some(holder) => Some(Known::Other(holder.job)),
             None => None,
         })

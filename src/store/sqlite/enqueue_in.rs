@@ -9,32 +9,32 @@ use rusqlite::Connection;
 
 use super::SqliteStore;
 use super::enqueue::enqueue_all;
+use super::inbox::{Urgency, Verb};
 use super::transaction::Tx;
-use super::writer::{Lane, Verb};
 use crate::job::NewJob;
 use crate::store::{Enqueued, KeyTaken, NotStored};
 
 impl SqliteStore {
     /// Runs `work` inside a transaction on this file and stores the jobs it returns in the same one.
     ///
-    /// If `work` fails, or a key of its jobs belongs to another job, its writes are undone and nothing is stored. It may be run a second time, with nothing left of
-    /// the first, when the commit it shared with others failed; and it should be quick, for everybody waits meanwhile.
-    /// It must not begin, commit or roll back itself.
+    /// If `work` fails, or a key of its jobs belongs to another job, its writes are undone and nothing is stored. It may
+    /// be run a second time, with nothing left of the first, when the commit it shared with others failed; and it should
+    /// be quick, for everybody waits meanwhile. It must not begin, commit or roll back itself.
     pub async fn enqueue_in<E: Send + 'static>(
         &self,
         work: impl FnMut(&Connection) -> Result<Vec<NewJob>, E> + Send + 'static,
     ) -> Result<Result<Vec<Enqueued>, E>, NotStored> {
         match self.writer.write(EnqueueIn(work)).await? {
-            Done::Stored(stored) => Ok(Ok(stored)),
-            Done::WorkFailed(error) => Ok(Err(error)),
-            Done::KeysTaken(taken) => Err(NotStored::KeysTaken(taken)),
+            EnqueueInAnswer::Stored(stored) => Ok(Ok(stored)),
+            EnqueueInAnswer::WorkFailed(error) => Ok(Err(error)),
+            EnqueueInAnswer::KeysTaken(taken) => Err(NotStored::KeysTaken(taken)),
         }
     }
 }
 
 struct EnqueueIn<F>(F);
 
-enum Done<E> {
+enum EnqueueInAnswer<E> {
     Stored(Vec<Enqueued>),
     WorkFailed(E),
     KeysTaken(Vec<KeyTaken>),
@@ -45,9 +45,9 @@ where
     F: FnMut(&Connection) -> Result<Vec<NewJob>, E> + Send + 'static,
     E: Send + 'static,
 {
-    type Answer = Done<E>;
+    type Answer = EnqueueInAnswer<E>;
     const NAME: &'static str = "enqueue_in";
-    const LANE: Lane = Lane::Bulk;
+    const URGENCY: Urgency = Urgency::Bulk;
 
     fn apply(&mut self, tx: &mut Tx<'_>) -> rusqlite::Result<Self::Answer> {
         let connection = tx.connection();
@@ -62,11 +62,11 @@ where
             Ok(jobs) => match enqueue_all(tx, &jobs)? {
                 Ok(stored) => {
                     connection.execute_batch("RELEASE enqueue_in")?;
-                    return Ok(Done::Stored(stored));
+                    return Ok(EnqueueInAnswer::Stored(stored));
                 }
-                Err(taken) => Done::KeysTaken(taken),
+                Err(taken) => EnqueueInAnswer::KeysTaken(taken),
             },
-            Err(error) => Done::WorkFailed(error),
+            Err(error) => EnqueueInAnswer::WorkFailed(error),
         };
         connection.execute_batch("ROLLBACK TO enqueue_in; RELEASE enqueue_in")?;
         Ok(done)

@@ -2,16 +2,16 @@
 
 use rusqlite::{OptionalExtension, params};
 
-use super::mark::mark_of;
-use super::row::Id;
+use super::inbox::{Urgency, Verb};
+use super::lease::claim_nonce;
+use super::row::UuidBlob;
 use super::transaction::Tx;
-use super::writer::{Lane, Verb};
 use crate::store::{Beat, Extend, Extended};
 
 impl Verb for Extend {
     type Answer = Vec<Extended>;
     const NAME: &'static str = "extend";
-    const LANE: Lane = Lane::Urgent;
+    const URGENCY: Urgency = Urgency::Urgent;
 
     fn weight(&self) -> usize {
         self.beats.len()
@@ -33,7 +33,7 @@ fn extend(tx: &Tx<'_>, beat: &Beat, lease_ms: Option<i64>) -> rusqlite::Result<E
     let cancel_requested = tx
         .statement(include_str!("extend.sql"))?
         .query_row(
-            params![Id::from(beat.lease.job_id), mark_of(beat.lease), tx.now_micros(), lease_ms, progress],
+            params![UuidBlob::from(beat.lease.job_id), claim_nonce(beat.lease), tx.now_micros(), lease_ms, progress],
             |row| row.get(0),
         )
         .optional()?;

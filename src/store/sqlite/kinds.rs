@@ -2,15 +2,15 @@
 
 use rusqlite::{Connection, Row, params};
 
+use super::inbox::{Urgency, Verb};
 use super::transaction::Tx;
-use super::writer::{Lane, Verb};
 use crate::job::{Kind, KindDefaults, KindDefinition, QueueName};
 use crate::store::{DeleteKind, PutKind};
 
 impl Verb for PutKind {
     type Answer = bool;
     const NAME: &'static str = "put_kind";
-    const LANE: Lane = Lane::Urgent;
+    const URGENCY: Urgency = Urgency::Urgent;
 
     fn apply(&mut self, tx: &mut Tx<'_>) -> rusqlite::Result<bool> {
         let KindDefinition { kind, schema, defaults } = &self.definition;
@@ -40,7 +40,7 @@ impl Verb for PutKind {
 impl Verb for DeleteKind {
     type Answer = bool;
     const NAME: &'static str = "delete_kind";
-    const LANE: Lane = Lane::Urgent;
+    const URGENCY: Urgency = Urgency::Urgent;
 
     fn apply(&mut self, tx: &mut Tx<'_>) -> rusqlite::Result<bool> {
         Ok(tx.statement("DELETE FROM kinds WHERE kind = ?1")?.execute([self.kind.as_str()])? > 0)

@@ -3,8 +3,8 @@
 use rusqlite::{Connection, OptionalExtension, ToSql, named_params};
 use uuid::Uuid;
 
-use super::get::shown;
-use super::row::{Id, job_columns};
+use super::jobs::shown_job;
+use super::row::{UuidBlob, job_columns};
 use crate::job::{JobId, Status};
 use crate::store::{List, Page};
 
@@ -66,9 +66,9 @@ impl Source {
 pub(super) fn list(connection: &Connection, list: &List) -> rusqlite::Result<Page> {
     let source = Source::of(list);
     let snapshot = connection.unchecked_transaction()?;
-    let before = Id(list.before.map_or(Uuid::max(), |id| *id.as_uuid()));
+    let before = UuidBlob(list.before.map_or(Uuid::max(), |id| *id.as_uuid()));
     let filtered = list.status.is_some() || list.kind.is_some() || list.queue.is_some();
-    let floor: Option<Id> = if filtered && source != Source::Running {
+    let floor: Option<UuidBlob> = if filtered && source != Source::Running {
         let looks = (LOOK_MAX + list.offset) as i64;
         let params: &[(&str, &dyn ToSql)] = named_params! { ":before": before, ":looks": looks };
         snapshot.prepare_cached(&source.floor())?.query_row(params, |row| row.get(0)).optional()?
@@ -79,7 +79,7 @@ pub(super) fn list(connection: &Connection, list: &List) -> rusqlite::Result<Pag
     let rows = statement.query_map(
         named_params! {
             ":before": before,
-            ":floor": floor.unwrap_or(Id(Uuid::nil())),
+            ":floor": floor.unwrap_or(UuidBlob(Uuid::nil())),
             ":status": list.status.map(Status::as_str),
             ":kind": list.kind.as_ref().map(|kind| kind.as_str()),
             ":queue": list.queue.as_ref().map(|queue| queue.as_str()),
@@ -87,7 +87,7 @@ pub(super) fn list(connection: &Connection, list: &List) -> rusqlite::Result<Pag
             ":limit": list.limit as i64 + 1,
             ":offset": list.offset as i64,
         },
-        |row| Ok((row.get::<_, Id>(0)?, shown(row))),
+        |row| Ok((row.get::<_, UuidBlob>(0)?, shown_job(row))),
     )?;
     let mut rows: Vec<_> = rows.collect::<Result<_, _>>()?;
     let more = rows.len() > list.limit;

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
+use super::build_flags::log_missing;
 use super::migrate::{check_identity, is_up_to_date, migrate};
 use super::owner::{NotOwner, OwnerLock, become_owner, beside, check_modes, find_or_make};
 use crate::planted::{Bug, planted};
@@ -32,8 +33,9 @@ pub(super) fn open(given: &Path) -> Result<OpenedFile, OpenError> {
     }
     let path = find_or_make(given)?;
     let owner = become_owner(&path)?;
-    let mut connection = connect_to_ours(&path)?;
+    let mut connection = check_and_connect(&path)?;
     migrate(&mut connection, &path)?;
+    log_missing(&connection).map_err(|error| cannot_open(&path, error))?;
     Ok(OpenedFile { path, owner, connection })
 }
 
@@ -43,40 +45,40 @@ pub(super) fn migrate_file(given: &Path) -> Result<usize, OpenError> {
     let path = find_or_make(given)?;
     match become_owner(&path) {
         Ok(owner) => {
-            let mut connection = connect_to_ours(&path)?;
+            let mut connection = check_and_connect(&path)?;
             let steps = migrate(&mut connection, &path);
             drop(connection);
             drop(owner);
             steps
         }
-        Err(NotOwner::Taken(_)) if is_up_to_date(&look(&path)?) => Ok(0),
+        Err(NotOwner::Taken(_)) if is_up_to_date(&connect_read_only(&path)?) => Ok(0),
         Err(not_owner) => Err(not_owner.into()),
     }
 }
 
-fn connect_to_ours(path: &Path) -> Result<Connection, OpenError> {
+fn check_and_connect(path: &Path) -> Result<Connection, OpenError> {
     // First of all: whatever SQLite makes beside the file gets its mode.
     check_modes(path)?;
     // Closed only after the other one is open: the last to close would copy the log into the file.
-    let looking = look(path)?;
-    check_whole(&looking, path)?;
+    let read_only = connect_read_only(path)?;
+    check_last_page(&read_only, path)?;
     let flags = OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_READ_WRITE;
     connect(path, flags).map_err(|error| cannot_open(path, error))
 }
 
 /// Looks whose file it is before anything is set in it, over a connection that cannot write, not even on closing.
-fn look(path: &Path) -> Result<Connection, OpenError> {
+fn connect_read_only(path: &Path) -> Result<Connection, OpenError> {
     let failed = |error| cannot_open(path, error);
     let flags = OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_READ_ONLY;
-    let looking = Connection::open_with_flags(path, flags).map_err(failed)?;
-    looking.busy_timeout(BUSY_TIMEOUT).map_err(failed)?;
-    check_identity(&looking, path)?;
-    Ok(looking)
+    let read_only = Connection::open_with_flags(path, flags).map_err(failed)?;
+    read_only.busy_timeout(BUSY_TIMEOUT).map_err(failed)?;
+    check_identity(&read_only, path)?;
+    Ok(read_only)
 }
 
 /// SQLite takes the missing end of the last page for zeros, and rows in it would be gone without a word. While there is a
 /// log, it may be what completes the page.
-fn check_whole(connection: &Connection, path: &Path) -> Result<(), OpenError> {
+fn check_last_page(connection: &Connection, path: &Path) -> Result<(), OpenError> {
     let failed = |error| cannot_open(path, error);
     let page_bytes: u64 = connection.pragma_query_value(None, "page_size", |row| row.get(0)).map_err(failed)?;
     let bytes = |path: &Path| std::fs::metadata(path).map_or(0, |metadata| metadata.len());

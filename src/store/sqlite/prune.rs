@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use rusqlite::params;
 
-use super::delete::erase;
-use super::row::Id;
+use super::inbox::{Urgency, Verb};
+use super::jobs::erase;
+use super::row::UuidBlob;
 use super::transaction::Tx;
-use super::writer::{Lane, Verb};
 use crate::job::{JobId, QueueName, Status};
 use crate::store::{Prune, Pruned};
 
@@ -15,9 +15,9 @@ pub(super) const OLDEST: &str = "
 -- prune: the oldest jobs behind the last one looked at
 SELECT seq, id, queue, status, finished_at, created_at FROM jobs WHERE id > ?1 ORDER BY id LIMIT ?2";
 
-struct Looked {
+struct Candidate {
     seq: i64,
-    id: Id,
+    id: UuidBlob,
     queue: String,
     status: String,
     finished_at: Option<i64>,
@@ -27,7 +27,7 @@ struct Looked {
 impl Verb for Prune {
     type Answer = Pruned;
     const NAME: &'static str = "prune";
-    const LANE: Lane = Lane::Bulk;
+    const URGENCY: Urgency = Urgency::Bulk;
 
     fn weight(&self) -> usize {
         self.limit
@@ -35,10 +35,10 @@ impl Verb for Prune {
 
     fn apply(&mut self, tx: &mut Tx<'_>) -> rusqlite::Result<Pruned> {
         let after = self.after.map_or(uuid::Uuid::nil(), |id| *id.as_uuid());
-        let looked: Vec<Looked> = tx
+        let candidates: Vec<Candidate> = tx
             .statement(OLDEST)?
-            .query_map(params![Id(after), self.limit as i64], |row| {
-                Ok(Looked {
+            .query_map(params![UuidBlob(after), self.limit as i64], |row| {
+                Ok(Candidate {
                     seq: row.get(0)?,
                     id: row.get(1)?,
                     queue: row.get(2)?,
@@ -51,21 +51,21 @@ impl Verb for Prune {
         // Ids follow time: behind a job that is too young to have been finished long enough, all are.
         let youngest = before(tx, self.keep_succeeded.min(self.keep_cancelled).min(self.keep_failed));
         let mut pruned = Pruned { deleted: 0, next: None };
-        for job in &looked {
+        for job in &candidates {
             if job.created_at > youngest {
                 return Ok(Pruned { next: None, ..pruned });
             }
             pruned.deleted += usize::from(prune(self, tx, job)?);
             pruned.next = Some(JobId::from(job.id.0));
         }
-        if looked.len() < self.limit {
+        if candidates.len() < self.limit {
             pruned.next = None;
         }
         Ok(pruned)
     }
 }
 
-fn prune(prune: &Prune, tx: &mut Tx<'_>, job: &Looked) -> rusqlite::Result<bool> {
+fn prune(prune: &Prune, tx: &mut Tx<'_>, job: &Candidate) -> rusqlite::Result<bool> {
     let (Some(finished_at), Ok(status)) = (job.finished_at, job.status.parse::<Status>()) else { return Ok(false) };
     let keep = match status {
         Status::Succeeded => prune.keep_succeeded,

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use rusqlite::Connection;
 use tokio::sync::Semaphore;
 
-use super::fault::store_error;
+use super::error::store_error;
 use super::open::open_reader;
 use super::owner::OwnerLock;
 use crate::store::{StoreError, StoreErrorKind};
@@ -21,17 +21,17 @@ const STEPS_PER_LOOK: i32 = 1000;
 #[derive(Debug, Clone)]
 pub(super) struct Readers {
     path: PathBuf,
-    limit: Duration,
+    timeout: Duration,
     idle: Arc<Mutex<Vec<Connection>>>,
-    places: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
     /// A read that outlives the store still has the file open.
     _owner: Arc<OwnerLock>,
 }
 
 impl Readers {
-    pub(super) fn new(path: PathBuf, limit: Duration, owner: Arc<OwnerLock>) -> Self {
-        let places = Arc::new(Semaphore::new(CONNECTIONS));
-        Self { path, limit, idle: Arc::default(), places, _owner: owner }
+    pub(super) fn new(path: PathBuf, timeout: Duration, owner: Arc<OwnerLock>) -> Self {
+        let permits = Arc::new(Semaphore::new(CONNECTIONS));
+        Self { path, timeout, idle: Arc::default(), permits, _owner: owner }
     }
 
     /// Runs `query` on a thread that may block.
@@ -40,13 +40,13 @@ impl Readers {
         doing: &'static str,
         query: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T, StoreError> {
-        let deadline = Instant::now() + self.limit;
-        let place = tokio::time::timeout(self.limit, self.places.clone().acquire_owned())
+        let deadline = Instant::now() + self.timeout;
+        let permit = tokio::time::timeout(self.timeout, self.permits.clone().acquire_owned())
             .await
             .map_err(|_| StoreError::new(StoreErrorKind::Timeout, doing))?;
         let readers = self.clone();
         let reading = tokio::task::spawn_blocking(move || {
-            let _place = place;
+            let _permit = permit;
             readers.read_until(deadline, query)
         });
         let answer =

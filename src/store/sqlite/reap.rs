@@ -2,25 +2,19 @@
 
 use rusqlite::{CachedStatement, params};
 
-use super::row::Id;
+use super::inbox::{Urgency, Verb};
+use super::row::UuidBlob;
 use super::settle::{end_attempt, end_statement};
 use super::transaction::Tx;
-use super::writer::{Lane, Verb};
 use crate::job::{Ending, Expiry, Held, JobId, Kind, RetryPolicy, WorkerId, decide};
-use crate::planted::{Bug, planted};
+use crate::planted::{self, Bug, planted};
 use crate::store::{Reap, Reaped};
 
-pub(super) const EXPIRED: &str = "
--- reap: leases that have run out, oldest first
-SELECT seq, id, kind, queue, worker, attempts, max_attempts, cancel_requested,
-       timeout_ms IS NOT NULL AND lease_expires_at >= started_at + timeout_ms * 1000
-FROM jobs INDEXED BY jobs_leased
-WHERE lease_expires_at <= ?1
-ORDER BY lease_expires_at, id LIMIT ?2";
+pub(super) const EXPIRED: &str = include_str!("reap.sql");
 
 struct Expired {
     seq: i64,
-    id: Id,
+    id: UuidBlob,
     kind: String,
     queue: String,
     worker: String,
@@ -33,7 +27,7 @@ struct Expired {
 impl Verb for Reap {
     type Answer = Vec<Reaped>;
     const NAME: &'static str = "reap";
-    const LANE: Lane = Lane::Urgent;
+    const URGENCY: Urgency = Urgency::Urgent;
 
     fn weight(&self) -> usize {
         self.limit
@@ -41,8 +35,8 @@ impl Verb for Reap {
 
     fn apply(&mut self, tx: &mut Tx<'_>) -> rusqlite::Result<Vec<Reaped>> {
         let page = "FROM (SELECT * FROM jobs WHERE status = 'running' ORDER BY seq LIMIT 1000)";
-        let first_page =
-            planted(Bug::ReapFirstPageOnly).then(|| EXPIRED.replace("FROM jobs INDEXED BY jobs_leased", page));
+        let first_page = planted(Bug::ReapFirstPageOnly)
+            .then(|| planted::replaced(EXPIRED, "FROM jobs INDEXED BY jobs_leased", page));
         let now = tx.now_micros() + i64::from(planted(Bug::LiveLeasesReaped)) * 3_600_000_000;
         let expired: Vec<Expired> = tx
             .statement(first_page.as_deref().unwrap_or(EXPIRED))?
@@ -77,7 +71,8 @@ fn reap(tx: &mut Tx<'_>, end: &mut CachedStatement<'_>, expired: &Expired) -> ru
         retry: &RetryPolicy::default(),
         dice: 0.0,
     };
-    let transition = decide(Ending::Expired(expired.expiry), held);
+    let ending = Ending::Expired(expired.expiry);
+    let transition = decide(ending, planted::told(ending, held));
     end_attempt(tx, end, expired.seq, &expired.queue, &transition)?;
     Ok(Reaped {
         job_id: JobId::from(expired.id.0),

@@ -40,7 +40,7 @@ pub(super) fn read_job_leniently(row: &Row<'_>) -> Result<JobRecord, Unreadable>
     let result: Option<String> = column(row, 16, "result")?;
     let progress: Option<String> = column(row, 17, "progress")?;
     Ok(JobRecord {
-        id: JobId::from(column::<Id>(row, 0, "id")?.0),
+        id: JobId::from(column::<UuidBlob>(row, 0, "id")?.0),
         kind: parsed::<Kind>(row, 1, "kind")?,
         queue: parsed::<QueueName>(row, 2, "queue")?,
         payload,
@@ -48,7 +48,7 @@ pub(super) fn read_job_leniently(row: &Row<'_>) -> Result<JobRecord, Unreadable>
         priority: column(row, 5, "priority")?,
         attempts: column(row, 6, "attempts")?,
         max_attempts: column(row, 7, "max_attempts")?,
-        run_at: time(column(row, 8, "run_at")?),
+        run_at: timestamp(column(row, 8, "run_at")?),
         timeout_ms: column(row, 9, "timeout_ms")?,
         idempotency_key: column(row, 10, "idempotency_key")?,
         cancel_requested: column(row, 11, "cancel_requested")?,
@@ -62,8 +62,8 @@ pub(super) fn read_job_leniently(row: &Row<'_>) -> Result<JobRecord, Unreadable>
         result: result.map(Json::parse).transpose().map_err(|error| unreadable("result", error))?,
         // Only for show; not worth an error.
         progress: progress.and_then(|text| serde_json::from_str(&text).ok()),
-        created_at: time(column(row, 18, "created_at")?),
-        updated_at: time(column(row, 19, "updated_at")?),
+        created_at: timestamp(column(row, 18, "created_at")?),
+        updated_at: timestamp(column(row, 19, "updated_at")?),
         started_at,
         finished_at: time_or_null(row, 20, "finished_at")?,
     })
@@ -83,7 +83,7 @@ fn parsed<T: std::str::FromStr<Err: std::fmt::Display>>(
 }
 
 fn time_or_null(row: &Row<'_>, index: usize, name: &'static str) -> Result<Option<Timestamp>, Unreadable> {
-    Ok(column::<Option<i64>>(row, index, name)?.map(time))
+    Ok(column::<Option<i64>>(row, index, name)?.map(timestamp))
 }
 
 pub(super) fn unreadable(column: &'static str, reason: impl std::fmt::Display) -> Unreadable {
@@ -92,27 +92,27 @@ pub(super) fn unreadable(column: &'static str, reason: impl std::fmt::Display) -
 
 /// A job id or lease token: 16 bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Id(pub(super) Uuid);
+pub(super) struct UuidBlob(pub(super) Uuid);
 
-impl From<JobId> for Id {
+impl From<JobId> for UuidBlob {
     fn from(id: JobId) -> Self {
         Self(*id.as_uuid())
     }
 }
 
-impl From<LeaseToken> for Id {
+impl From<LeaseToken> for UuidBlob {
     fn from(token: LeaseToken) -> Self {
         Self(*token.as_uuid())
     }
 }
 
-impl ToSql for Id {
+impl ToSql for UuidBlob {
     fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
         Ok(ToSqlOutput::Borrowed(ValueRef::Blob(self.0.as_bytes())))
     }
 }
 
-impl FromSql for Id {
+impl FromSql for UuidBlob {
     fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
         Uuid::from_slice(value.as_blob()?).map(Self).map_err(|error| FromSqlError::Other(error.into()))
     }
@@ -124,6 +124,6 @@ pub(super) fn micros(time: Timestamp) -> i64 {
 }
 
 /// Back again. Out of range only in a file that somebody else wrote; the nearest time will do for that.
-pub(super) fn time(micros: i64) -> Timestamp {
+pub(super) fn timestamp(micros: i64) -> Timestamp {
     Timestamp::from_microsecond(micros).unwrap_or(if micros < 0 { Timestamp::MIN } else { Timestamp::MAX })
 }

@@ -4,14 +4,13 @@ use std::sync::Arc;
 
 use rusqlite::{CachedStatement, OptionalExtension, params};
 
-use super::granted::Grant;
-use super::history::outcome_of;
-use super::mark::mark_of;
-use super::row::Id;
-use super::transaction::{Items, Tx};
-use super::writer::{Lane, Verb};
+use super::attempts::outcome_of;
+use super::inbox::{Urgency, Verb};
+use super::lease::{ClaimedRow, claim_nonce};
+use super::row::UuidBlob;
+use super::transaction::{ItemError, Tx};
 use crate::job::{Ending, Held, Json, Kind, Outcome, RetryPolicy, Status, Transition, decide};
-use crate::planted::{Bug, planted};
+use crate::planted::{self, Bug, planted};
 use crate::store::{FailedAttempt, Settle, Settled, StoreError};
 
 pub(super) struct SettleAll {
@@ -35,19 +34,19 @@ pub(super) fn log_failures(answers: Vec<Result<Answered, StoreError>>) -> Vec<Re
 impl Verb for SettleAll {
     type Answer = Vec<Result<Answered, StoreError>>;
     const NAME: &'static str = "settle";
-    const LANE: Lane = Lane::Urgent;
+    const URGENCY: Urgency = Urgency::Urgent;
 
     fn weight(&self) -> usize {
         self.settles.len()
     }
 
     fn apply(&mut self, tx: &mut Tx<'_>) -> rusqlite::Result<Self::Answer> {
-        let recorded = match tx.items() {
-            Items::Together => succeed_granted(tx, &self.settles)?,
-            Items::Apart => vec![false; self.settles.len()],
+        let recorded = match tx.on_item_error() {
+            ItemError::FailsAll => succeed_claimed_here(tx, &self.settles)?,
+            ItemError::FailsItem => vec![false; self.settles.len()],
         };
         let (look, end) = (tx.statement(NEWEST_ATTEMPT)?, end_statement(tx)?);
-        let mut statements = Statements { look, end, retry_default: &self.retry_default };
+        let mut statements = SettleStatements { look, end, retry_default: &self.retry_default };
         let items: Vec<_> = recorded.into_iter().zip(&self.settles).collect();
         tx.each(
             &items,
@@ -56,11 +55,16 @@ impl Verb for SettleAll {
     }
 }
 
-pub(super) const SUCCEED: &str = include_str!("succeed.sql");
+pub(super) const SUCCEED: &str = "
+-- settle: running → succeeded, for neighbouring rows that one claim has taken
+UPDATE jobs
+SET status = 'succeeded', outcome = 'succeeded', result = ?4, ended_at = ?5, updated_at = ?5, finished_at = ?5,
+    lease_expires_at = NULL
+WHERE seq BETWEEN ?1 AND ?2 AND lease_token = ?3 AND status = 'running'";
 
 /// One success of a lease that this process granted.
 struct Success<'s> {
-    grant: Grant,
+    row: ClaimedRow,
     result: Option<&'s Json>,
     /// Its place in the batch.
     index: usize,
@@ -73,25 +77,25 @@ struct Success<'s> {
 /// The fence is in the statement. If it leaves out a row of a run, all of the run are settled once more, one by one:
 /// those that it did write answer as a repeated report does. What `decide` says of a success depends on nothing that
 /// the row knows; a test below holds it to that.
-fn succeed_granted(tx: &mut Tx<'_>, settles: &[Settle]) -> rusqlite::Result<Vec<bool>> {
+fn succeed_claimed_here(tx: &mut Tx<'_>, settles: &[Settle]) -> rusqlite::Result<Vec<bool>> {
     let mut successes = Vec::with_capacity(settles.len());
     for (index, settle) in settles.iter().enumerate() {
         // Taken whatever the outcome is: of two reports on one lease in this batch, the first must decide.
-        if let (Some(grant), Outcome::Succeeded(result)) = (tx.granted().take(settle.lease), &settle.outcome) {
-            successes.push(Success { grant, result: result.as_ref(), index });
+        if let (Some(row), Outcome::Succeeded(result)) = (tx.claimed_rows().take(settle.lease), &settle.outcome) {
+            successes.push(Success { row, result: result.as_ref(), index });
         }
     }
-    successes.sort_unstable_by_key(|success| success.grant.seq);
+    successes.sort_unstable_by_key(|success| success.row.seq);
     let mut recorded = vec![false; settles.len()];
     let mut statement = tx.statement(SUCCEED)?;
     for run in successes.chunk_by(|a, b| {
-        let (no_results, a, b) = (a.result.is_none() && b.result.is_none(), &a.grant, &b.grant);
-        no_results && a.seq + 1 == b.seq && a.mark == b.mark && a.queue == b.queue
+        let (no_results, a, b) = (a.result.is_none() && b.result.is_none(), &a.row, &b.row);
+        no_results && a.seq + 1 == b.seq && a.claim_nonce == b.claim_nonce && a.queue == b.queue
     }) {
-        let (Success { grant, result, .. }, last) = (&run[0], &run[run.len() - 1].grant);
+        let (Success { row, result, .. }, last) = (&run[0], &run[run.len() - 1].row);
         let result = result.map(Json::as_str);
-        let written = statement.execute(params![grant.seq, last.seq, grant.mark, result, tx.now_micros()])?;
-        tx.moved_many(grant.queue.as_str(), Some(Status::Running), Some(Status::Succeeded), written as i64);
+        let written = statement.execute(params![row.seq, last.seq, row.claim_nonce, result, tx.now_micros()])?;
+        tx.moved_many(row.queue.as_str(), Some(Status::Running), Some(Status::Succeeded), written as i64);
         if written == run.len() {
             run.iter().for_each(|success| recorded[success.index] = true);
         }
@@ -100,7 +104,7 @@ fn succeed_granted(tx: &mut Tx<'_>, settles: &[Settle]) -> rusqlite::Result<Vec<
 }
 
 /// Looked up once for a batch: the cache of statements hashes the whole text each time.
-struct Statements<'c> {
+struct SettleStatements<'c> {
     look: CachedStatement<'c>,
     end: CachedStatement<'c>,
     retry_default: &'c RetryPolicy,
@@ -111,10 +115,10 @@ const NEWEST_ATTEMPT: &str = "
 SELECT seq, status, lease_token, outcome, attempts, max_attempts, cancel_requested, queue, kind FROM jobs WHERE id = ?1";
 
 /// The newest attempt of the job that is being settled.
-struct Newest {
+struct NewestAttempt {
     seq: i64,
     running: bool,
-    mark: Option<Id>,
+    claim_nonce: Option<UuidBlob>,
     outcome: Option<String>,
     attempts: u32,
     max_attempts: u32,
@@ -123,13 +127,13 @@ struct Newest {
     kind: String,
 }
 
-impl Statements<'_> {
+impl SettleStatements<'_> {
     fn settle(&mut self, tx: &mut Tx<'_>, settle: &Settle) -> rusqlite::Result<Answered> {
-        let newest = self.look.query_row([Id::from(settle.lease.job_id)], |row| {
-            Ok(Newest {
+        let newest = self.look.query_row([UuidBlob::from(settle.lease.job_id)], |row| {
+            Ok(NewestAttempt {
                 seq: row.get(0)?,
                 running: row.get_ref(1)?.as_str()? == Status::Running.as_str(),
-                mark: row.get(2)?,
+                claim_nonce: row.get(2)?,
                 outcome: row.get(3)?,
                 attempts: row.get(4)?,
                 max_attempts: row.get(5)?,
@@ -139,14 +143,15 @@ impl Statements<'_> {
             })
         });
         let Some(newest) = newest.optional()? else { return Ok((Settled::Lost, None)) };
-        let mark = mark_of(settle.lease);
-        if newest.mark != Some(mark) && !planted(Bug::SettleUnfenced) {
-            return Ok((answer_again(&settle.outcome, outcome_of(tx, settle.lease.job_id, mark)?), None));
+        let shown = claim_nonce(settle.lease);
+        if newest.claim_nonce != Some(shown) && !planted(Bug::SettleUnfenced) {
+            return Ok((answer_repeated(&settle.outcome, outcome_of(tx, settle.lease.job_id, shown)?), None));
         }
         if !newest.running {
-            return Ok((answer_again(&settle.outcome, newest.outcome), None));
+            return Ok((answer_repeated(&settle.outcome, newest.outcome), None));
         }
         let retry = retry_policy(tx, &settle.outcome, &newest.kind)?;
+        let ending = Ending::Reported(&settle.outcome);
         let held = Held {
             attempts: newest.attempts,
             max_attempts: newest.max_attempts,
@@ -154,7 +159,7 @@ impl Statements<'_> {
             retry: retry.as_ref().unwrap_or(self.retry_default),
             dice: fastrand::f64(),
         };
-        let transition = decide(Ending::Reported(&settle.outcome), held);
+        let transition = decide(ending, planted::told(ending, held));
         end_attempt(tx, &mut self.end, newest.seq, &newest.queue, &transition)?;
         let failed = transition.error.map(|error| FailedAttempt {
             job_id: settle.lease.job_id,
@@ -169,7 +174,7 @@ impl Statements<'_> {
 }
 
 /// For an attempt that has ended: the same report again is on record, another one comes too late.
-fn answer_again(reported: &Outcome, recorded: Option<String>) -> Settled {
+fn answer_repeated(reported: &Outcome, recorded: Option<String>) -> Settled {
     let same = recorded.as_deref() == Some(reported.recorded_as().as_str()) && !planted(Bug::RepeatIsLost);
     if same { Settled::Recorded } else { Settled::Lost }
 }
@@ -207,7 +212,7 @@ pub(super) fn end_attempt(
         to.attempts,
         to.run_in.map(|wait| now.saturating_add(wait.as_micros() as i64)),
         to.recorded.as_str(),
-        to.error.as_ref().map(|error| error.as_str()),
+        to.error.as_ref().map(|error| planted::kept(error.as_str())),
         to.result.as_ref().map(|result| result.as_str()),
         now,
         to.to.is_terminal().then_some(now),
@@ -225,7 +230,7 @@ mod tests {
     use crate::job::AttemptOutcome;
 
     #[test]
-    fn a_success_is_recorded_as_succeed_sql_does_whatever_the_row_knows() {
+    fn a_success_is_recorded_as_the_statement_for_successes_does_whatever_the_row_knows() {
         let outcome = Outcome::Succeeded(None);
         for (attempts, cancel_requested) in [(1, false), (3, false), (1, true), (3, true)] {
             let retry = &RetryPolicy::default();

@@ -29,7 +29,7 @@ struct Anchor {
 
 /// The time of day jumped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Step {
+pub(super) struct ClockStep {
     pub(super) from_micros: i64,
     pub(super) to_micros: i64,
 }
@@ -48,20 +48,20 @@ impl StoreTime {
     }
 
     /// The jump to take over, if there was one.
-    pub(super) fn step(&self) -> Option<Step> {
-        let step = Step { from_micros: self.now_micros(), to_micros: micros(self.clock.wall()) };
+    pub(super) fn clock_step(&self) -> Option<ClockStep> {
+        let step = ClockStep { from_micros: self.now_micros(), to_micros: micros(self.clock.wall()) };
         ((step.to_micros - step.from_micros).abs() > STEP_MIN_MICROS).then_some(step)
     }
 
-    /// Goes on from the new time of day; only once the store has moved along ([`move_along`] is committed).
-    pub(super) fn take_over(&self, step: Step) {
+    /// Goes on from the new time of day; only once the store has moved along ([`shift_times`] is committed).
+    pub(super) fn adopt(&self, step: ClockStep) {
         let mut anchor = self.anchor.lock().unwrap_or_else(PoisonError::into_inner);
         anchor.wall_micros += step.to_micros - step.from_micros;
     }
 }
 
 /// Moves what was measured from the old now to the new one.
-pub(super) fn move_along(connection: &Connection, step: Step) -> rusqlite::Result<()> {
+pub(super) fn shift_times(connection: &Connection, step: ClockStep) -> rusqlite::Result<()> {
     let by = step.to_micros - step.from_micros;
     connection.execute(
         "UPDATE jobs SET lease_expires_at = lease_expires_at + ?1, started_at = started_at + ?1
@@ -69,7 +69,7 @@ pub(super) fn move_along(connection: &Connection, step: Step) -> rusqlite::Resul
         [by],
     )?;
     // Delays, backoff and snoozes are durations; what was due stays due. A first start at a time that the caller named is
-    // a time of day. `updated_at` goes along: how long after it the job may start is what `catch_up` goes by.
+    // a time of day. `updated_at` goes along: how long after it the job may start is what `adjust_at_open` goes by.
     connection.execute(
         "UPDATE jobs SET run_at = run_at + ?1, updated_at = updated_at + ?1
          WHERE lease_expires_at IS NULL AND finished_at IS NULL AND run_at >= min(?2, ?3)
@@ -81,7 +81,7 @@ pub(super) fn move_along(connection: &Connection, step: Step) -> rusqlite::Resul
 
 /// On opening: a clock that was set back while nobody was here must not keep a dead worker's lease alive, nor keep
 /// waiting jobs back until it has caught up. What was last changed later than now tells that it was.
-pub(super) fn catch_up(connection: &Connection, now_micros: i64) -> rusqlite::Result<()> {
+pub(super) fn adjust_at_open(connection: &Connection, now_micros: i64) -> rusqlite::Result<()> {
     connection.execute(
         "UPDATE jobs SET lease_expires_at = ?1 + lease_ms * 1000, started_at = min(started_at, ?1)
          WHERE lease_expires_at > ?1 + lease_ms * 1000",

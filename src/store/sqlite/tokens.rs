@@ -2,16 +2,16 @@
 
 use rusqlite::{Connection, Row, params};
 
-use super::row::time;
+use super::inbox::{Urgency, Verb};
+use super::row::timestamp;
 use super::transaction::Tx;
-use super::writer::{Lane, Verb};
 use crate::planted::{Bug, planted};
 use crate::store::{DeleteToken, LastAdmin, PutToken, TokenDeleted, TokenRecord};
 
 impl Verb for PutToken {
     type Answer = ();
     const NAME: &'static str = "put_token";
-    const LANE: Lane = Lane::Urgent;
+    const URGENCY: Urgency = Urgency::Urgent;
 
     fn apply(&mut self, tx: &mut Tx<'_>) -> rusqlite::Result<()> {
         let token = &self.token;
@@ -42,7 +42,7 @@ macro_rules! is_admin {
 impl Verb for DeleteToken {
     type Answer = TokenDeleted;
     const NAME: &'static str = "delete_token";
-    const LANE: Lane = Lane::Urgent;
+    const URGENCY: Urgency = Urgency::Urgent;
 
     fn apply(&mut self, tx: &mut Tx<'_>) -> rusqlite::Result<TokenDeleted> {
         let is_last_admin: bool = tx
@@ -76,5 +76,5 @@ pub(super) fn tokens(connection: &Connection) -> rusqlite::Result<Vec<TokenRecor
 
 fn read_token(row: &Row<'_>) -> rusqlite::Result<Option<TokenRecord>> {
     let (scopes, secret): (String, Vec<u8>) = (row.get(2)?, row.get(3)?);
-    Ok(TokenRecord::from_row(row.get(0)?, row.get(1)?, &scopes, &secret, time(row.get(4)?)))
+    Ok(TokenRecord::from_row(row.get(0)?, row.get(1)?, &scopes, &secret, timestamp(row.get(4)?)))
 }

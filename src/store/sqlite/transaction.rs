@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use rusqlite::{CachedStatement, Connection};
 
-use super::fault::store_error;
-use super::granted::Granted;
+use super::error::store_error;
+use super::lease::ClaimedRows;
 use crate::job::Status;
 use crate::store::StoreError;
 
@@ -13,35 +13,48 @@ use crate::store::StoreError;
 pub(super) struct Tx<'c> {
     connection: &'c Connection,
     now_micros: i64,
-    items: Items,
+    on_item_error: ItemError,
     /// Per queue, how many more jobs there are in each status, in the order of [`Status::ALL`].
     moved: HashMap<String, [i64; Status::ALL.len()]>,
     made_ready: bool,
-    granted: &'c mut Granted,
+    claimed_rows: &'c mut ClaimedRows,
     enqueue: Option<CachedStatement<'c>>,
 }
 
 /// What happens to a batch when one of its items fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Items {
+pub(super) enum ItemError {
     /// The whole transaction is given up. The good path: no savepoints.
-    Together,
+    FailsAll,
     /// That item alone is undone. For the second try, after the first was given up.
-    Apart,
+    FailsItem,
 }
 
 impl<'c> Tx<'c> {
-    pub(super) fn new(connection: &'c Connection, now_micros: i64, items: Items, granted: &'c mut Granted) -> Self {
-        Self { connection, now_micros, items, moved: HashMap::new(), made_ready: false, granted, enqueue: None }
+    pub(super) fn new(
+        connection: &'c Connection,
+        now_micros: i64,
+        on_item_error: ItemError,
+        claimed_rows: &'c mut ClaimedRows,
+    ) -> Self {
+        Self {
+            connection,
+            now_micros,
+            on_item_error,
+            moved: HashMap::new(),
+            made_ready: false,
+            claimed_rows,
+            enqueue: None,
+        }
     }
 
-    pub(super) fn items(&self) -> Items {
-        self.items
+    pub(super) fn on_item_error(&self) -> ItemError {
+        self.on_item_error
     }
 
-    /// Leases that this process granted.
-    pub(super) fn granted(&mut self) -> &mut Granted {
-        self.granted
+    /// Leases that this process claimed_rows.
+    pub(super) fn claimed_rows(&mut self) -> &mut ClaimedRows {
+        self.claimed_rows
     }
 
     /// The store's now, the same for everything in this transaction.
@@ -98,7 +111,7 @@ impl<'c> Tx<'c> {
         self.made_ready = true;
     }
 
-    /// Applies `f` to each item. One that fails does so alone, or fails all: see [`Items`].
+    /// Applies `f` to each item. One that fails does so alone, or fails all: see [`ItemError`].
     pub(super) fn each<I, T>(
         &mut self,
         items: &[I],
@@ -106,7 +119,7 @@ impl<'c> Tx<'c> {
     ) -> rusqlite::Result<Vec<Result<T, StoreError>>> {
         let mut answers = Vec::with_capacity(items.len());
         for item in items {
-            if self.items == Items::Together {
+            if self.on_item_error == ItemError::FailsAll {
                 answers.push(Ok(f(self, item)?));
                 continue;
             }

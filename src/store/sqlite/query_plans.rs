@@ -2,7 +2,7 @@
 
 use rusqlite::{Connection, params_from_iter, types::Null};
 
-use super::{claim, lanes, list, prune, reap, settle, waiting};
+use super::{claim, lanes, list, prune, reap, settle};
 
 fn database() -> (tempfile::TempDir, Connection) {
     let directory = tempfile::tempdir().unwrap();
@@ -29,7 +29,7 @@ fn claim_hops_from_lane_to_lane_in_the_ready_index() {
 #[test]
 fn claim_reads_a_range_of_the_ready_index_already_in_order() {
     let (_directory, connection) = database();
-    for statement in [waiting::DUE_IN_LANE, waiting::PLACES_IN_LANE] {
+    for statement in [lanes::DUE_IN_LANE, lanes::POSITIONS_IN_LANE] {
         let plan = plan(&connection, statement);
         assert_eq!(plan, "SEARCH jobs USING INDEX jobs_ready (queue=? AND kind=? AND priority=? AND run_at<?)");
     }

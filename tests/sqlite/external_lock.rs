@@ -1,4 +1,4 @@
-//! A stranger's lock on the file: waited for as long as it is reasonable, and then said at once to everybody who waits.
+//! The lock of another program on the file: waited for as long as it is reasonable, and then said at once to everybody who waits.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::jobs_file::{Call, DEADLINE, JobsFile, counted, enqueue, jobs, send, t
 const CALLERS: usize = 64;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn sixty_four_enqueues_outlast_a_stranger_who_holds_the_lock_for_five_seconds() {
+async fn sixty_four_enqueues_outlast_another_program_that_holds_the_lock_for_five_seconds() {
     let file = JobsFile::new();
     let store = file.open();
     let lock = file.held_lock();
@@ -46,12 +46,12 @@ async fn a_lock_that_is_not_let_go_is_said_once_to_all_who_wait_and_the_store_go
     }
     drop(lock);
     enqueue(&store, jobs(1)).await;
-    assert_eq!(counted(&file.stranger()).values().sum::<u64>(), 1);
-    assert_eq!(told(&store).await, counted(&file.stranger()));
+    assert_eq!(counted(&file.external_connection()).values().sum::<u64>(), 1);
+    assert_eq!(told(&store).await, counted(&file.external_connection()));
 }
 
 #[tokio::test]
-async fn reads_go_on_while_a_stranger_holds_the_write_lock() {
+async fn reads_go_on_while_another_program_holds_the_write_lock() {
     let (file, ids) = JobsFile::with_jobs(5).await;
     let store = file.open();
     let _lock = file.held_lock();

@@ -17,7 +17,7 @@ fn fruitless() -> List {
 #[tokio::test]
 async fn a_read_over_its_limit_is_answered_as_timed_out_and_the_store_goes_on() {
     let file = JobsFile::new();
-    let settings = SqliteSettings { read_limit: Duration::from_nanos(1), ..SqliteSettings::at(&file.path) };
+    let settings = SqliteSettings::at(&file.path).read_timeout(Duration::from_nanos(1));
     let store = Arc::new(SqliteStore::open(settings).unwrap());
     let ids = enqueue(&store, jobs(5_000)).await;
     // More often than there are connections: none may be lost to it.
@@ -31,5 +31,5 @@ async fn a_read_over_its_limit_is_answered_as_timed_out_and_the_store_goes_on() 
     drop(store);
     let store = file.open();
     assert!(store.list(fruitless()).await.unwrap().jobs.is_empty());
-    assert_eq!(told(&store).await, counted(&file.stranger()));
+    assert_eq!(told(&store).await, counted(&file.external_connection()));
 }

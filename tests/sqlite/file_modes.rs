@@ -31,8 +31,8 @@ async fn the_file_and_everything_beside_it_are_readable_by_their_owner_only() {
 async fn a_file_that_others_may_read_is_refused_with_the_way_out_and_left_as_it_is() {
     let (file, ids) = JobsFile::with_jobs(3).await;
     // SQLite's files are there while somebody has the database open.
-    let stranger = file.stranger();
-    counted(&stranger);
+    let external = file.external_connection();
+    counted(&external);
     enqueue(&file.open(), jobs(1)).await;
     for suffix in ["", "-wal", "-shm"] {
         for (bits, shown) in [(0o640, "640"), (0o604, "604"), (0o620, "620"), (0o601, "601")] {
@@ -47,7 +47,7 @@ async fn a_file_that_others_may_read_is_refused_with_the_way_out_and_left_as_it_
             fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
         }
     }
-    drop(stranger);
+    drop(external);
     assert_eq!(walk(&file.open()).await.unwrap().len(), ids.len() + 1);
 }
 

@@ -3,14 +3,14 @@
 
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
-use super::row::{Id, time};
+use super::row::{UuidBlob, timestamp};
 use super::transaction::Tx;
 use crate::job::limits::ATTEMPTS_SHOWN_MAX;
 use crate::job::{AttemptOutcome, AttemptRecord, JobId, WorkerId};
 
 /// Moves the newest attempt into the history. A given-back attempt (released, snoozed) has been taken off the count. One
-/// without an end was put back by a foreign hand; that must not keep the job, or the claim, from going on.
-const REMEMBER: &str = "
+/// without an end was put back by a manual edit; that must not keep the job, or the claim, from going on.
+const ARCHIVE_ATTEMPT: &str = "
 -- attempts: the newest attempt makes room for the next
 INSERT INTO attempts (job_id, attempt, lease_token, worker, started_at, ended_at, outcome, error)
 SELECT id, attempts + (coalesce(outcome, '') IN ('released', 'snoozed')), lease_token, coalesce(worker, 'unknown'),
@@ -18,24 +18,23 @@ SELECT id, attempts + (coalesce(outcome, '') IN ('released', 'snoozed')), lease_
        CASE WHEN outcome IN ('failed', 'timed_out', 'lease_expired') THEN last_error END
 FROM jobs WHERE seq = ?1 AND lease_token IS NOT NULL";
 
-pub(super) fn remember_attempt(tx: &Tx<'_>, seq: i64) -> rusqlite::Result<()> {
-    tx.statement(REMEMBER)?.execute([seq])?;
+pub(super) fn archive_attempt(tx: &Tx<'_>, seq: i64) -> rusqlite::Result<()> {
+    tx.statement(ARCHIVE_ATTEMPT)?.execute([seq])?;
     Ok(())
 }
 
-/// How an earlier attempt ended, by its mark.
-pub(super) fn outcome_of(tx: &Tx<'_>, job_id: JobId, mark: Id) -> rusqlite::Result<Option<String>> {
+/// How an earlier attempt ended, by the nonce of its claim.
+pub(super) fn outcome_of(tx: &Tx<'_>, job_id: JobId, claim_nonce: UuidBlob) -> rusqlite::Result<Option<String>> {
     tx.statement("SELECT outcome FROM attempts WHERE job_id = ?1 AND lease_token = ?2")?
-        .query_row(params![Id::from(job_id), mark], |row| row.get(0))
+        .query_row(params![UuidBlob::from(job_id), claim_nonce], |row| row.get(0))
         .optional()
 }
 
-pub(super) fn forget_attempts(tx: &Tx<'_>, job_id: Id) -> rusqlite::Result<()> {
+pub(super) fn delete_attempts(tx: &Tx<'_>, job_id: UuidBlob) -> rusqlite::Result<()> {
     tx.statement("DELETE FROM attempts WHERE job_id = ?1")?.execute([job_id])?;
     Ok(())
 }
 
-/// All attempts, oldest first.
 const ATTEMPTS: &str = "
 -- attempts: the last of the earlier ones, newest first
 SELECT attempt, worker, started_at, ended_at, outcome, error FROM attempts WHERE job_id = ?1 ORDER BY seq DESC LIMIT ?2";
@@ -46,8 +45,9 @@ SELECT attempts + (coalesce(outcome, '') IN ('released', 'snoozed')), worker, st
        lease_token IS NOT NULL
 FROM jobs WHERE id = ?1";
 
+/// attempts: all of them, oldest first.
 pub(super) fn attempts(connection: &Connection, id: JobId) -> rusqlite::Result<Option<Vec<AttemptRecord>>> {
-    let id = Id::from(id);
+    let id = UuidBlob::from(id);
     // In one snapshot: between two, the newest attempt could have moved into the history.
     let snapshot = connection.unchecked_transaction()?;
     let newest = snapshot
@@ -69,8 +69,8 @@ fn read_attempt(row: &Row<'_>) -> rusqlite::Result<AttemptRecord> {
     Ok(AttemptRecord {
         attempt: row.get(0)?,
         worker: WorkerId::new(worker).unwrap_or_else(|_| WorkerId::unknown()),
-        started_at: time(row.get(2)?),
-        ended_at: row.get::<_, Option<i64>>(3)?.map(time),
+        started_at: timestamp(row.get(2)?),
+        ended_at: row.get::<_, Option<i64>>(3)?.map(timestamp),
         outcome,
         error: row.get::<_, Option<String>>(5)?.filter(|_| outcome.is_some_and(AttemptOutcome::has_error)),
     })

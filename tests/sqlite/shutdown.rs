@@ -10,7 +10,8 @@ use steadfast::store::sqlite::{SqliteSettings, SqliteStore};
 use steadfast::store::{Clock, JobStore, Store, StoreErrorKind, SystemClock};
 
 use crate::jobs_file::{
-    Call, DEADLINE, JobsFile, assert_sound, claim_of, counted, enqueue, jobs, send, stranger, told, until, walk,
+    Call, DEADLINE, JobsFile, assert_sound, claim_of, counted, enqueue, external_connection, jobs, send, told, until,
+    walk,
 };
 
 #[tokio::test]
@@ -27,7 +28,7 @@ async fn a_caller_that_goes_away_leaves_its_whole_batch_stored() {
     // Answered after the one before it.
     enqueue(&store, jobs(1)).await;
     assert!(store.get(ids).await.unwrap().iter().all(Option::is_some));
-    assert_eq!(told(&store).await, counted(&file.stranger()));
+    assert_eq!(told(&store).await, counted(&file.external_connection()));
 }
 
 #[tokio::test]
@@ -51,7 +52,7 @@ async fn dropping_the_store_finishes_what_is_waiting() {
     drop(lock);
     dropping.join().unwrap();
     assert_eq!(walk(&file.open()).await.unwrap().len(), 300);
-    assert_sound(&file.stranger());
+    assert_sound(&file.external_connection());
 }
 
 /// Stops the writer's heart: panics there, and only there, when told to.
@@ -77,7 +78,7 @@ impl Clock for FatalClock {
 async fn once_the_writer_has_died_every_write_says_so_and_none_hangs() {
     let file = JobsFile::new();
     let clock = Arc::new(FatalClock::default());
-    let settings = SqliteSettings { clock: clock.clone(), ..SqliteSettings::at(&file.path) };
+    let settings = SqliteSettings::at(&file.path).clock(clock.clone());
     let store = SqliteStore::open(settings).unwrap();
     let kept = enqueue(&store, jobs(5)).await;
 
@@ -103,7 +104,7 @@ async fn once_the_writer_has_died_every_write_says_so_and_none_hangs() {
     drop(store);
     let store = file.open();
     assert_eq!(walk(&store).await.unwrap().len(), kept.len(), "nothing that was answered as failed is there");
-    assert_eq!(told(&store).await, counted(&file.stranger()));
+    assert_eq!(told(&store).await, counted(&file.external_connection()));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -123,6 +124,6 @@ async fn a_task_that_is_aborted_while_it_enqueues_leaves_whole_batches_only() {
         let _ = task.await;
     }
     drop(store);
-    let total = counted(&stranger(&file.path)).values().sum::<u64>();
+    let total = counted(&external_connection(&file.path)).values().sum::<u64>();
     assert!(total > 0 && total.is_multiple_of(7), "{total} jobs");
 }

@@ -65,7 +65,7 @@ pub(super) fn is_lock(error: &StoreError) -> bool {
 }
 
 /// Lets a connection close without what it would do last: copy the log into the file and sync, once more.
-pub(super) fn leave_log_alone(connection: &Connection) {
+pub(super) fn skip_checkpoint_on_close(connection: &Connection) {
     if let Err(error) = connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true) {
         tracing::error!(%error, "closing the file will write to it");
     }

@@ -1,9 +1,10 @@
 //! Claims and settles write neighbouring rows with one statement, and settles remember where a claim's rows are. Neither
 //! may ever be noticed: not by the rows between, not by a lease that was lost, not after a restart.
 
-use steadfast::job::{JobRequest, LeaseKey, Outcome, Status};
+use steadfast::job::{LeaseKey, Outcome, Status};
 use steadfast::store::{JobStore, Reap, Settle, Settled, Store};
 
+use crate::changed::changed;
 use crate::jobs_file::{
     JobsFile, LEASE, checked, claim, claim_of, counted, enqueue, in_queue, job, job_with, jobs, told,
 };
@@ -20,7 +21,7 @@ async fn answers(store: &impl Store, settles: Vec<Settle>) -> Vec<Settled> {
 async fn rows_between_those_of_a_claim_stay_as_they_are() {
     let file = JobsFile::new();
     let store = file.open();
-    // mail mail images, mail mail images …: runs of two with a stranger between.
+    // mail mail images, mail mail images …: runs of two with another row between.
     let queue_of = |n| if n % 3 == 2 { "images" } else { "mail" };
     let ids = enqueue(&store, (0..30).map(|n| checked(in_queue(queue_of(n)))).collect()).await;
     let mail = claim_of(100).queues(vec!["mail".parse().unwrap()]);
@@ -32,7 +33,7 @@ async fn rows_between_those_of_a_claim_stay_as_they_are() {
         let expected = if n % 3 == 2 { (Status::Queued, 0) } else { (Status::Succeeded, 1) };
         assert_eq!((job.status, job.attempts), expected, "job {n}");
     }
-    assert_eq!(told(&store).await, counted(&file.stranger()));
+    assert_eq!(told(&store).await, counted(&file.external_connection()));
 }
 
 #[tokio::test]
@@ -44,18 +45,18 @@ async fn a_lease_lost_among_its_neighbours_is_lost_alone() {
     clock.advance(LEASE);
     // All have run out; one is taken away and given to somebody else, the others still count.
     let aside = "UPDATE jobs SET lease_expires_at = lease_expires_at + 60000000 WHERE id <> ?1";
-    file.stranger().execute(aside, [ids[4].as_uuid().as_bytes().as_slice()]).unwrap();
+    file.external_connection().execute(aside, [ids[4].as_uuid().as_bytes().as_slice()]).unwrap();
     assert_eq!(store.reap(Reap::up_to(100)).await.unwrap().len(), 1);
     let again = claim(&store, 9).await;
     assert_eq!(again.len(), 1);
     let expected: Vec<_> = (0..9).map(|n| if n == 4 { Settled::Lost } else { Settled::Recorded }).collect();
     assert_eq!(answers(&*store, settles(&leases)).await, expected);
     assert_eq!(job_with(&store, ids[4]).await.status, Status::Running);
-    assert_eq!(told(&store).await, counted(&file.stranger()));
+    assert_eq!(told(&store).await, counted(&file.external_connection()));
     // Said once more, everybody hears the same; and the newer lease is as good as ever.
     assert_eq!(answers(&*store, settles(&leases)).await, expected);
     assert_eq!(answers(&*store, settles([&again[0].key()])).await, [Settled::Recorded]);
-    assert_eq!(told(&store).await, counted(&file.stranger()));
+    assert_eq!(told(&store).await, counted(&file.external_connection()));
 }
 
 #[tokio::test]
@@ -65,7 +66,7 @@ async fn a_token_shown_for_another_job_of_the_same_claim_settles_neither() {
     let ids = enqueue(&store, jobs(2)).await;
     let leases = claim(&store, 2).await;
     assert_ne!(leases[0].token(), leases[1].token());
-    let swapped = [0, 1].map(|n| LeaseKey { job_id: ids[n], token: leases[1 - n].token() });
+    let swapped = [0, 1].map(|n| LeaseKey::new(ids[n], leases[1 - n].token()));
     assert_eq!(answers(&*store, settles(&swapped)).await, [Settled::Lost; 2]);
     for id in ids {
         assert_eq!(job_with(&store, id).await.status, Status::Running);
@@ -83,7 +84,7 @@ async fn of_two_reports_on_one_lease_in_one_batch_the_first_decides() {
     let (recorded, lost) = (Settled::Recorded, Settled::Lost);
     assert_eq!(answers(&*store, batch).await, [recorded, recorded, lost, recorded, recorded]);
     assert_eq!(job_with(&store, ids[1]).await.status, Status::Retrying);
-    assert_eq!(told(&store).await, counted(&file.stranger()));
+    assert_eq!(told(&store).await, counted(&file.external_connection()));
 }
 
 #[tokio::test]
@@ -95,7 +96,7 @@ async fn a_lease_from_before_a_restart_settles_its_job() {
     drop(store);
     let store = file.open();
     assert_eq!(answers(&*store, settles(&leases)).await, [Settled::Recorded; 5]);
-    assert_eq!(told(&store).await, counted(&file.stranger()));
+    assert_eq!(told(&store).await, counted(&file.external_connection()));
 }
 
 #[tokio::test]
@@ -103,7 +104,7 @@ async fn results_and_deadlines_stay_with_their_own_jobs() {
     let file = JobsFile::new();
     let (store, _clock) = file.open_held();
     let timeout_of = |n: i64| if n % 2 == 0 { None } else { Some(1_000 * n) };
-    let requests = (0..6).map(|n| checked(JobRequest { timeout_ms: timeout_of(n), ..job() }));
+    let requests = (0..6).map(|n| checked(changed(job(), |job| job.timeout_ms = timeout_of(n))));
     let ids = enqueue(&store, requests.collect()).await;
     let leases = claim(&store, 6).await;
     for (lease, id) in leases.iter().zip(&ids) {

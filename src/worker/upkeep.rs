@@ -1,0 +1,73 @@
+//! The loops that every process runs, whether it runs jobs or not: a crashed worker's job must come back even if no other
+//! process of the fleet has a handler. A new loop is one line in [`UPKEEP`].
+
+use std::future::Future;
+use std::pin::Pin;
+
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use super::supervise::supervise;
+use super::{WorkerError, WorkerHealth, WorkerSettings, pruner, reaper};
+use crate::queue::Queue;
+
+/// Goes on for as long as it is polled.
+type Endless = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+type Start = fn(Queue, &WorkerSettings) -> Endless;
+
+/// Each loop, by its name in logs and metrics.
+const UPKEEP: [(&str, Start); 2] = [
+    ("reaper", |queue, settings| Box::pin(reaper::run(queue, settings.reap_interval))),
+    ("pruner", |queue, settings| Box::pin(pruner::run(queue, settings.retention))),
+];
+
+/// Ends expired leases and removes old jobs until `shutdown` completes: for a process whose jobs are run by others. Of the
+/// settings it uses `reap_interval` and `retention`.
+pub async fn run_housekeeping(
+    queue: Queue,
+    settings: WorkerSettings,
+    health: WorkerHealth,
+    shutdown: impl Future<Output = ()>,
+) -> Result<(), WorkerError> {
+    let stop = CancellationToken::new();
+    let upkeep = run(queue, settings.within_limits(), health, stop.clone());
+    tokio::pin!(upkeep);
+    tokio::select! {
+        () = shutdown => {
+            stop.cancel();
+            upkeep.await
+        }
+        died = &mut upkeep => died,
+    }
+}
+
+/// All of [`UPKEEP`], each restarted if it dies, until `stop`, or until one of them is beyond help.
+pub(super) async fn run(
+    queue: Queue,
+    settings: WorkerSettings,
+    health: WorkerHealth,
+    stop: CancellationToken,
+) -> Result<(), WorkerError> {
+    // Ends the others too, should one be beyond help.
+    let stop = stop.child_token();
+    let mut loops = JoinSet::new();
+    for (name, start) in UPKEEP {
+        let (queue, settings, ends) = (queue.clone(), settings.clone(), stop.clone());
+        loops.spawn(supervise(name, health.clone(), stop.clone(), move || {
+            let (running, ends) = (start(queue.clone(), &settings), ends.clone());
+            async move {
+                ends.run_until_cancelled(running).await;
+            }
+        }));
+    }
+    let mut ended = Ok(());
+    while let Some(one) = loops.join_next().await {
+        let one = one.unwrap_or_else(|error| Err(WorkerError::LoopDied { name: "upkeep", why: error.to_string() }));
+        if one.is_err() && ended.is_ok() {
+            ended = one;
+            stop.cancel();
+        }
+    }
+    ended
+}
