@@ -1,4 +1,4 @@
-//! How to reach a PostgreSQL and how patient to be with it. Nothing here connects; see `pool` and `open`.
+//! How to reach a PostgreSQL and with which timeouts. Nothing here connects; see `pool` and `open`.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -72,7 +72,7 @@ impl fmt::Debug for PostgresSettings {
 /// How far the server's certificate is checked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Verify {
-    /// Not at all: protects from who listens, not from who pretends.
+    /// Not at all: protects against an eavesdropper, not against a man in the middle.
     Nothing,
     /// Signed by a root that is trusted, whatever name it bears.
     Chain(Roots),
@@ -80,7 +80,7 @@ pub(super) enum Verify {
     ChainAndName(Roots),
 }
 
-/// Whom to trust.
+/// The root certificates that are trusted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Roots {
     /// This machine's store of certificates.

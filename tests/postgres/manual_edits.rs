@@ -1,4 +1,4 @@
-//! What a foreign hand in the database can do to one row, and that it stays with that row.
+//! What manual edits and locks held by other programs do to one row, and that it stays with that row.
 
 use std::time::Duration;
 
@@ -42,8 +42,8 @@ async fn one_row_that_is_held_locked_costs_no_other_lease_its_heartbeat() {
     enqueue(&store, "default", 3).await;
     let leases = store.claim(claim(3)).await.unwrap().leases;
     let mut admin = database.admin().await;
-    let foreign = admin.transaction().await.unwrap();
-    foreign.execute("SELECT FROM jobs WHERE id = $1 FOR UPDATE", &[leases[1].job().id.as_uuid()]).await.unwrap();
+    let holder = admin.transaction().await.unwrap();
+    holder.execute("SELECT FROM jobs WHERE id = $1 FOR UPDATE", &[leases[1].job().id.as_uuid()]).await.unwrap();
     let beats = || leases.iter().map(|lease| Beat::new(lease.key()));
     let began = Instant::now();
     let answers = store.extend(Extend::new(beats()).lease(Duration::from_secs(3000))).await.unwrap();
@@ -57,7 +57,7 @@ async fn one_row_that_is_held_locked_costs_no_other_lease_its_heartbeat() {
             .collect::<Vec<_>>()
     };
     assert_eq!(ends().await, [true, false, true]);
-    foreign.rollback().await.unwrap();
+    holder.rollback().await.unwrap();
     store.extend(Extend::new(beats()).lease(Duration::from_secs(3000))).await.unwrap();
     assert_eq!(ends().await, [true; 3]);
 }
@@ -70,12 +70,12 @@ async fn one_row_that_is_held_locked_keeps_only_its_own_settle_waiting() {
     enqueue(&store, "default", 3).await;
     let leases = store.claim(claim(3)).await.unwrap().leases;
     let mut admin = database.admin().await;
-    let foreign = admin.transaction().await.unwrap();
-    foreign.execute("SELECT FROM jobs WHERE id = $1 FOR UPDATE", &[leases[1].job().id.as_uuid()]).await.unwrap();
+    let holder = admin.transaction().await.unwrap();
+    holder.execute("SELECT FROM jobs WHERE id = $1 FOR UPDATE", &[leases[1].job().id.as_uuid()]).await.unwrap();
     let answers = store.settle(leases.iter().map(done).collect()).await.unwrap();
     assert_eq!(answers[0].as_ref().unwrap(), &Settled::Recorded);
     assert_eq!(answers[1].as_ref().unwrap_err().kind(), StoreErrorKind::Timeout);
     assert_eq!(answers[2].as_ref().unwrap(), &Settled::Recorded);
-    foreign.rollback().await.unwrap();
+    holder.rollback().await.unwrap();
     settle_all(&store, &leases).await.unwrap();
 }

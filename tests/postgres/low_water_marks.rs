@@ -18,7 +18,7 @@ async fn a_claim_that_comes_up_short_finds_what_another_process_put_below_its_ma
     enqueue(&here, "default", 10).await;
     assert_eq!(here.claim(claim(5)).await.unwrap().leases.len(), 5);
     there.enqueue(vec![early.clone()]).await.unwrap();
-    // Put below the mark by a foreign hand, as a transaction that was slow to commit does.
+    // Put below the low-water mark by a manual edit, as a transaction that was slow to commit does.
     let admin = database.admin().await;
     let sql = "UPDATE jobs SET run_at = now() - interval '1 hour' WHERE id = $1";
     admin.execute(sql, &[early.id().as_uuid()]).await.unwrap();
