@@ -38,7 +38,7 @@ pub(in crate::server) struct Enqueue {
     key_prefix: Option<String>,
     /// With --lines: how long to wait for a server that is away
     #[arg(long, value_name = "TIME", default_value = "5m", requires = "lines", value_parser = args::duration)]
-    patience: Duration,
+    outage_timeout: Duration,
     #[command(flatten)]
     options: Options,
     /// Idempotency key: the same key again answers with the job there is
@@ -94,7 +94,8 @@ impl Enqueue {
         let fields = self.options.fields();
         if let Some(source) = self.lines {
             let prefix = self.key_prefix.unwrap_or_else(bulk::random_prefix);
-            let bulk = Bulk { kind: self.kind, fields, prefix, outage_timeout: self.patience, json: self.target.json };
+            let bulk =
+                Bulk { kind: self.kind, fields, prefix, outage_timeout: self.outage_timeout, json: self.target.json };
             return bulk.run(&client, &source);
         }
         let payload = match (self.payload, self.file) {

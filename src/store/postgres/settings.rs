@@ -11,6 +11,7 @@ use crate::store::OpenError;
 
 /// Where the jobs are, and how to talk to the server.
 #[derive(Clone)]
+#[non_exhaustive]
 pub struct PostgresSettings {
     /// `postgres://user:password@host:5432/database?sslmode=verify-full`
     pub url: String,
@@ -30,11 +31,10 @@ pub struct PostgresSettings {
     pub allow_unsafe_server_settings: bool,
     /// How jobs are retried whose kind does not say. Of several processes, the one that records the failure decides.
     pub retry_default: RetryPolicy,
-    /// A schema with its own `now()`, for tests that hold the time.
-    #[doc(hidden)]
+    /// A schema whose `now()` is used instead of the server's: for tests that hold the time, as
+    /// [`HeldClock`](crate::store::HeldClock) does on SQLite.
     pub clock_schema: Option<String>,
-    /// `false`: every claim looks from the beginning. For the benchmark that shows why it should not.
-    #[doc(hidden)]
+    /// `false`: every claim looks from the beginning. For measuring what the low-water marks save.
     pub low_water_marks: bool,
 }
 
@@ -56,6 +56,42 @@ impl PostgresSettings {
             clock_schema: None,
             low_water_marks: true,
         }
+    }
+
+    /// The schema that holds the tables.
+    pub fn schema(mut self, schema: impl Into<String>) -> Self {
+        self.schema = schema.into();
+        self
+    }
+
+    /// Connections for the verbs.
+    pub fn pool_size(mut self, pool_size: usize) -> Self {
+        self.pool_size = pool_size;
+        self
+    }
+
+    /// How long to try to connect.
+    pub fn connect_timeout(mut self, connect_timeout: Duration) -> Self {
+        self.connect_timeout = connect_timeout;
+        self
+    }
+
+    /// How long to wait for a free connection.
+    pub fn wait_timeout(mut self, wait_timeout: Duration) -> Self {
+        self.wait_timeout = wait_timeout;
+        self
+    }
+
+    /// How long the server may work on one statement.
+    pub fn statement_timeout(mut self, statement_timeout: Duration) -> Self {
+        self.statement_timeout = statement_timeout;
+        self
+    }
+
+    /// How jobs are retried whose kind does not say.
+    pub fn retry_default(mut self, retry_default: RetryPolicy) -> Self {
+        self.retry_default = retry_default;
+        self
     }
 }
 
