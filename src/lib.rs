@@ -63,6 +63,7 @@ pub mod kinds;
 mod planted;
 pub mod queue;
 #[cfg(feature = "server")]
+#[doc(hidden)]
 pub mod server;
 pub mod store;
 #[cfg(feature = "worker")]

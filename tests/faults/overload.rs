@@ -41,7 +41,7 @@ fn request(server: &str) -> Vec<u8> {
 
 async fn f9(scenario: &str, stage: Stage) {
     let mut dice = dice(scenario);
-    let script = Script { slots: 16, lease_ms: LEASE_MS, enqueues_in_flight: IN_FLIGHT, ..stage.script() };
+    let script = Script { slots: 16, lease_ms: LEASE_MS, enqueues_in_flight: Some(IN_FLIGHT), ..stage.script() };
     let server = Player::start(Part::Server, &script);
     let remote = Player::start(Part::Remote, &Script { url: server.url.clone(), slots: 4, ..script.clone() });
     // Jobs that need their heartbeats, all the time.
