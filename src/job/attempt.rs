@@ -1,4 +1,4 @@
-//! One start of a job and how it ended. Every attempt is kept, in the order of starts.
+//! The history of a job: one record per attempt, in the order of starts.
 
 use std::fmt;
 use std::str::FromStr;
@@ -17,9 +17,9 @@ pub enum AttemptOutcome {
     Failed,
     /// `timeout_ms` passed.
     TimedOut,
-    /// The worker was not heard of until its lease ran out.
+    /// The lease expired: no heartbeat came in time.
     LeaseExpired,
-    /// Given back unfinished, as at shutdown; does not count.
+    /// The worker returned the job unfinished, as at shutdown; does not count.
     Released,
     /// The handler asked to be started later; does not count.
     Snoozed,
@@ -51,12 +51,12 @@ impl AttemptOutcome {
         }
     }
 
-    /// The attempt was given back: the job's count of attempts went down again.
+    /// Whether the attempt does not count: the job's `attempts` went down again.
     pub const fn is_given_back(self) -> bool {
         matches!(self, Self::Released | Self::Snoozed)
     }
 
-    /// The attempt left an error, which is the job's `last_error`.
+    /// Whether the attempt left an error, which is then the job's `last_error`.
     pub const fn has_error(self) -> bool {
         matches!(self, Self::Failed | Self::TimedOut | Self::LeaseExpired)
     }
@@ -68,7 +68,7 @@ impl fmt::Display for AttemptOutcome {
     }
 }
 
-/// There is no such outcome.
+/// The text is not the name of an attempt outcome.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("no attempt outcome {0:?}")]
 pub struct NoSuchOutcome(String);
@@ -83,13 +83,13 @@ impl FromStr for AttemptOutcome {
     }
 }
 
-/// One attempt, as kept in the history.
+/// One attempt of a job, as recorded in its history.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AttemptRecord {
-    /// Which attempt; numbers can repeat after a release, snooze or redrive.
+    /// The attempt's number, from 1; numbers repeat after a release, a snooze or a redrive.
     pub attempt: u32,
-    /// Who ran it.
+    /// The worker that ran it.
     pub worker: WorkerId,
     /// When it was claimed.
     pub started_at: Timestamp,
@@ -97,6 +97,6 @@ pub struct AttemptRecord {
     pub ended_at: Option<Timestamp>,
     /// How it ended; `None` while it runs.
     pub outcome: Option<AttemptOutcome>,
-    /// What went wrong, if something did.
+    /// The error of an attempt that failed.
     pub error: Option<String>,
 }

@@ -1,7 +1,7 @@
 //! The state machine: what becomes of a running job when its attempt ends.
 //!
-//! One pure function for both stores, for settle and for reap. It changes nothing and knows no clock: waits are
-//! durations that the store adds to its own time.
+//! One pure function for both stores, for settle and for reap. It has no side effects and reads no clock: waits are
+//! durations that the store adds to its own time. `docs/states.md` has the same as a table.
 
 use std::time::Duration;
 
@@ -12,46 +12,46 @@ use super::{AttemptOutcome, ErrorText, Failure, Json, Outcome, RetryPolicy, Stat
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub enum Ending<'a> {
-    /// Its worker said so.
+    /// Its worker reported an outcome.
     Reported(&'a Outcome),
-    /// Nobody said anything in time.
+    /// Neither a heartbeat nor an outcome came in time.
     Expired(Expiry),
 }
 
-/// How an attempt ran out.
+/// Which time limit an attempt exceeded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Expiry {
-    /// Heartbeats stopped coming.
+    /// The lease: heartbeats stopped.
     Lease,
-    /// The lease had been held up to the job's `timeout_ms`.
+    /// The job's `timeout_ms`: heartbeats went on, but no lease is extended past it.
     Deadline,
 }
 
-/// What must be known of a running job to decide.
+/// The state of a running job that [`decide`] needs.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct Held<'a> {
-    /// Starts that count, this one included.
+    /// Attempts that count, this one included.
     pub attempts: u32,
-    /// How many may count.
+    /// The job is not retried once `attempts` reaches this.
     pub max_attempts: u32,
-    /// Somebody asked for it to stop.
+    /// Cancellation was requested while it ran.
     pub cancel_requested: bool,
     /// The kind's retry policy.
     pub retry: &'a RetryPolicy,
-    /// Uniform in `[0, 1)`: picks the wait within the policy's window.
+    /// Uniform in `[0, 1)`: selects the wait within the retry policy's window.
     pub dice: f64,
 }
 
 impl<'a> Held<'a> {
-    /// A job in this many of `max_attempts` attempts, nobody having asked it to stop.
+    /// A job in attempt `attempts` of `max_attempts`, without a cancellation request and with a jitter of 0.5.
     pub fn new(attempts: u32, max_attempts: u32, retry: &'a RetryPolicy) -> Self {
         Self { attempts, max_attempts, cancel_requested: false, retry, dice: 0.5 }
     }
 }
 
-/// What the store must write.
+/// What the store must write: the answer of [`decide`].
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Transition {
@@ -59,7 +59,7 @@ pub struct Transition {
     pub to: Status,
     /// What the attempt's record says.
     pub recorded: AttemptOutcome,
-    /// Starts that count from now on.
+    /// Attempts that count from now on.
     pub attempts: u32,
     /// For a job that waits again: `run_at` is the store's now plus this.
     pub run_in: Option<Duration>,
@@ -69,7 +69,16 @@ pub struct Transition {
     pub result: Option<Json>,
 }
 
-/// Decides what becomes of a running job.
+/// Decides the next status of a running job whose attempt has ended.
+///
+/// ```
+/// use steadfast::job::{Ending, Held, Outcome, RetryPolicy, Status, decide};
+///
+/// let retry = RetryPolicy::default();
+/// let failed = Outcome::failed("connection reset");
+/// assert_eq!(decide(Ending::Reported(&failed), Held::new(1, 3, &retry)).to, Status::Retrying);
+/// assert_eq!(decide(Ending::Reported(&failed), Held::new(3, 3, &retry)).to, Status::FailedPermanent);
+/// ```
 pub fn decide(ending: Ending<'_>, held: Held<'_>) -> Transition {
     match ending {
         Ending::Reported(Outcome::Succeeded(result)) => {
@@ -120,7 +129,7 @@ fn give_back(held: Held<'_>, recorded: AttemptOutcome, wait: Duration) -> Transi
     Transition { attempts, run_in: to.is_ready().then_some(wait.min(SCHEDULE_HORIZON)), ..stay(held, to, recorded) }
 }
 
-/// To `to`, everything else as it is.
+/// A transition to `to` that leaves everything else as it is.
 fn stay(held: Held<'_>, to: Status, recorded: AttemptOutcome) -> Transition {
     Transition { to, recorded, attempts: held.attempts, run_in: None, error: None, result: None }
 }

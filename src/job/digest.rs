@@ -1,20 +1,20 @@
-//! What an idempotency key stands for: a digest of the kind and the payload that it came with. The same key with another
-//! digest is another job, and must not be taken for the first one.
+//! What an idempotency key stands for: a digest of the kind and the payload that it was first used with. The same key
+//! with another digest is a conflict, not a replay.
 //!
 //! Payloads are compared as JSON: white space, the order of keys and how a number or a string is written make no
-//! difference. Numbers are compared as what every reader of JSON makes of them: integers of 64 bits, else doubles.
+//! difference. Numbers are compared as 64-bit integers where they are integers, else as doubles.
 
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use super::{Json, Kind};
 
-/// Of a kind and a payload. 128 bits: enough for nobody to find two that agree.
+/// Digest of a kind and a payload: 128 bits of SHA-256, enough against collisions made on purpose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RequestDigest([u8; 16]);
 
 impl RequestDigest {
-    /// Takes time that grows with the payload: some milliseconds at 256 KiB.
+    /// Linear in the size of the payload: some milliseconds at 256 KiB.
     pub(super) fn of(kind: &Kind, payload: &Json) -> Self {
         let mut hash = Sha256::new();
         text(&mut hash, kind.as_str());
@@ -31,13 +31,13 @@ impl RequestDigest {
         Self(digest)
     }
 
-    /// As it is stored.
+    /// The 16 bytes, as they are stored.
     pub fn as_bytes(&self) -> &[u8; 16] {
         &self.0
     }
 }
 
-/// Each value is led by what it is, and texts and lists by their length, so that no two values are hashed alike.
+/// A value is prefixed with its type, and text and lists with their length, so that different values hash differently.
 fn value(hash: &mut Sha256, json: &Value) {
     match json {
         Value::Null => hash.update(b"n"),

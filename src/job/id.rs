@@ -1,15 +1,15 @@
-//! Identifiers: [`JobId`] names a job for ever, [`LeaseToken`] names one attempt's right to speak for it.
+//! Identifiers: [`JobId`] identifies a job, [`LeaseToken`] one lease of it.
 
 use std::fmt;
 use std::str::FromStr;
 
 use uuid::Uuid;
 
-/// A job's identity: a UUID v7, so that ids follow time. Treat it as opaque.
+/// A job's id: a UUID v7, so that ids sort by creation time. Treat it as opaque.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct JobId(Uuid);
 
-/// The fence: fresh randomness for every claim. Whoever holds the newest one may settle the job; nobody else.
+/// The fencing token of a lease, random for every claim: only the newest one may extend or settle the job.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LeaseToken(Uuid);
 
@@ -22,7 +22,7 @@ impl JobId {
 }
 
 impl LeaseToken {
-    /// A new random token. Public so that a [`Store`](crate::store::Store) can be written elsewhere.
+    /// A new random token.
     pub fn random() -> Self {
         Self(Uuid::new_v4())
     }
@@ -31,7 +31,7 @@ impl LeaseToken {
 macro_rules! uuid_newtype {
     ($name:ident) => {
         impl $name {
-            /// The UUID inside.
+            /// The underlying UUID.
             pub fn as_uuid(&self) -> &Uuid {
                 &self.0
             }

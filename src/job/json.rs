@@ -1,4 +1,4 @@
-//! JSON text that is known to be valid, kept as text: it is stored and sent as it came, and parsed only by who needs it.
+//! Valid JSON, kept as text: stored and sent as it came, and parsed only where it is needed.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,37 +7,37 @@ use serde::de::DeserializeOwned;
 use serde::{Serialize, Serializer};
 use serde_json::value::RawValue;
 
-/// One JSON value, as text. Cheap to clone.
+/// One JSON value, kept as text: payloads and results. Cheap to clone.
 #[derive(Clone)]
 pub struct Json(Arc<RawValue>);
 
-/// The text is not JSON, or not the JSON that was wanted.
+/// The text is not valid JSON, or does not decode into the type asked for.
 #[derive(Debug, thiserror::Error)]
 #[error("not the JSON expected: {0}")]
 pub struct NotJson(#[source] serde_json::Error);
 
 impl Json {
-    /// Checks that `text` is one JSON value.
+    /// Validates that `text` is one JSON value.
     pub fn parse(text: String) -> Result<Self, NotJson> {
         Ok(Self(RawValue::from_string(text).map_err(NotJson)?.into()))
     }
 
-    /// The JSON form of a value.
+    /// Serializes a value.
     pub fn of<T: Serialize + ?Sized>(value: &T) -> Result<Self, NotJson> {
         Ok(Self(serde_json::value::to_raw_value(value).map_err(NotJson)?.into()))
     }
 
-    /// `null`.
+    /// The JSON value `null`.
     pub fn null() -> Self {
         Self(RawValue::NULL.to_owned().into())
     }
 
-    /// Reads it as a type of the caller's.
+    /// Deserializes it into a type.
     pub fn decode<T: DeserializeOwned>(&self) -> Result<T, NotJson> {
         serde_json::from_str(self.as_str()).map_err(NotJson)
     }
 
-    /// The text.
+    /// The JSON text, as it came.
     pub fn as_str(&self) -> &str {
         self.0.get()
     }

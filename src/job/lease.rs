@@ -1,10 +1,10 @@
-//! The right to run one job for a while.
+//! A claimed job, and the key that proves the claim.
 
 use std::time::Duration;
 
 use super::{JobId, JobRecord, LeaseToken};
 
-/// One claimed job. Only a claim makes one, so you cannot settle what you did not acquire.
+/// A claimed job: the right to run it until the lease expires. Only a claim creates one.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Lease {
     token: LeaseToken,
@@ -24,34 +24,34 @@ impl Lease {
         &self.job
     }
 
-    /// The fence.
+    /// The fencing token.
     pub fn token(&self) -> LeaseToken {
         self.token
     }
 
-    /// How long it lasts without a heartbeat.
+    /// How long the lease lasts without a heartbeat.
     pub fn duration(&self) -> Duration {
         self.duration
     }
 
-    /// What a heartbeat or a settle must show.
+    /// Identifies this lease in heartbeats and settles.
     pub fn key(&self) -> LeaseKey {
         LeaseKey { job_id: self.job.id, token: self.token }
     }
 }
 
-/// A job and the token that proves the right to speak for it.
+/// A job and the token of its lease: what a heartbeat or a settle must present.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct LeaseKey {
     /// The job.
     pub job_id: JobId,
-    /// The token its claim answered with.
+    /// The token that its claim answered with.
     pub token: LeaseToken,
 }
 
 impl LeaseKey {
-    /// The lease of this job with this token.
+    /// The key of the lease of `job_id` with this token, as a claim answered it.
     pub fn new(job_id: JobId, token: LeaseToken) -> Self {
         Self { job_id, token }
     }

@@ -1,4 +1,4 @@
-//! Every limit a job meets, named once, each with its reason.
+//! Every limit on a job, in one place, each with its reason.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ pub const PRIORITY_MIN: i16 = -100;
 /// Highest priority; runs first.
 pub const PRIORITY_MAX: i16 = 100;
 
-/// 3: survives a hiccup and a restart, does not hammer a service that is down.
+/// 3: survives a dropped connection and a restart, does not hammer a service that is down.
 pub const MAX_ATTEMPTS_DEFAULT: u32 = 3;
 /// 10,000: about a week at the longest default backoff; far from any integer's end.
 pub const MAX_ATTEMPTS_MAX: u32 = 10_000;

@@ -1,7 +1,11 @@
-//! The words and the rules: what a job is, which values are acceptable, and how one status leads to another.
+//! Domain types and rules: what a job is, which values are valid, and how one status leads to another.
 //!
-//! Nothing here does I/O, waits, or reads a clock; time and randomness are handed in. Where jobs are kept is
-//! [`store`](crate::store)'s business. Start reading at [`decide`](decide()): it is the whole state machine.
+//! - [`JobRequest`] is what a caller sends, [`NewJob`] the same once validated, [`JobRecord`] a job as it is stored.
+//! - [`Lease`] is a claimed job, [`Outcome`] what a worker reports, [`AttemptRecord`] the history of one attempt.
+//! - [`decide`](decide()) is the whole state machine; [`limits`] has every limit with its reason.
+//!
+//! Nothing here does I/O, waits or reads a clock: time and randomness are passed in. Jobs are kept by
+//! [`store`](crate::store) and enqueued through [`Queue`](crate::Queue).
 
 mod attempt;
 mod decide;

@@ -1,4 +1,4 @@
-//! Names of kinds, queues and workers: `[a-z0-9_.:-]{1,64}`, checked once, then carried by the type.
+//! Names of kinds, queues and workers: `[a-z0-9_.:-]{1,64}`, validated once, then carried by the type.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::limits::NAME_MAX_BYTES;
 
-/// A name was refused.
+/// The text is not a valid name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{what} {given:?} is not a name: use 1 to {NAME_MAX_BYTES} of a-z 0-9 _ . : -")]
 pub struct NotAName {
@@ -15,7 +15,7 @@ pub struct NotAName {
 }
 
 impl NotAName {
-    /// Which kind of name was meant: `kind`, `queue` or `worker`.
+    /// What it was to name: `kind`, `queue` or `worker`.
     pub fn what(&self) -> &'static str {
         self.what
     }
@@ -38,12 +38,12 @@ macro_rules! name_type {
         pub struct $name(Arc<str>);
 
         impl $name {
-            /// Checks the name.
+            /// Validates a name.
             pub fn new(given: impl AsRef<str>) -> Result<Self, NotAName> {
                 checked($what, given.as_ref()).map(Self)
             }
 
-            /// Stands in for a name in a damaged row.
+            /// Replaces a name that a damaged row does not have.
             #[cfg(any(feature = "sqlite", feature = "postgres"))]
             #[allow(dead_code, reason = "not every kind of name is read leniently")]
             pub(crate) fn unknown() -> Self {
@@ -78,17 +78,17 @@ macro_rules! name_type {
 }
 
 name_type!(
-    /// Which handler runs a job.
+    /// The name of a kind of job: it selects the handler and the payload's schema.
     Kind,
     "kind"
 );
 name_type!(
-    /// The lane a job waits in, with its own pause and limits.
+    /// The name of a queue. A queue can be paused, limited in depth, and served by workers of its own.
     QueueName,
     "queue"
 );
 name_type!(
-    /// One worker process, as it signs its leases.
+    /// The id of one worker process, recorded with its leases. Not shared with another process.
     WorkerId,
     "worker"
 );
@@ -101,7 +101,7 @@ impl Default for QueueName {
 }
 
 impl WorkerId {
-    /// A name no other process has: a host name alone is shared by every container made from one image.
+    /// A unique id that starts with `prefix`. A host name alone is shared by every container made from one image.
     pub fn random(prefix: &str) -> Self {
         let incarnation = uuid::Uuid::new_v4().simple().to_string();
         let mut name: String = prefix

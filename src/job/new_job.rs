@@ -1,4 +1,4 @@
-//! A job about to be accepted: everything is checked here, once, and then carried by the type.
+//! From a request to a job that can be stored: everything is validated here, once, and then carried by the type.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -10,32 +10,47 @@ use super::limits::{
 };
 use super::{JobId, JobRecord, Json, Kind, KindDefaults, Limits, NotAName, QueueName, RequestDigest, Status};
 
-/// What a caller asks for, unchecked. Only `kind` and `payload` must be said.
+/// A request to enqueue a job of any declared kind, not validated yet. Only `kind` and `payload` are required.
+///
+/// For jobs that are Rust types, [`Queue::enqueue`](crate::Queue::enqueue) is shorter.
+///
+/// ```
+/// use serde_json::json;
+/// use steadfast::{JobRequest, Json};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let request = JobRequest::new("welcome", Json::of(&json!({ "user": 42 }))?)
+///     .queue("mail")
+///     .delay_ms(60_000)
+///     .idempotency_key("welcome-42");
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct JobRequest {
-    /// Which handler runs it.
+    /// The kind, which selects the handler.
     pub kind: String,
-    /// What the handler is given.
+    /// The handler's input.
     pub payload: Json,
-    /// The lane; the kind's default, else `default`.
+    /// The queue; the kind's default, else `default`.
     pub queue: Option<String>,
     /// −100 to 100, higher runs first; the kind's default, else 0.
     pub priority: Option<i64>,
-    /// At least 1; the kind's default, else 3.
+    /// How many attempts may count, at least 1; the kind's default, else 3.
     pub max_attempts: Option<i64>,
     /// Earliest start; a time in the past means now. Excludes `delay_ms`.
     pub run_at: Option<Timestamp>,
     /// Earliest start, from now. Excludes `run_at`.
     pub delay_ms: Option<i64>,
-    /// Deadline of one attempt; the kind's default, else none.
+    /// Timeout of one attempt; the kind's default, else none.
     pub timeout_ms: Option<i64>,
     /// The same key again, with the same kind and payload, answers with the job it was first used for.
     pub idempotency_key: Option<String>,
 }
 
 impl JobRequest {
-    /// A request with every option left open.
+    /// A request with every option left to the kind's defaults.
     pub fn new(kind: impl Into<String>, payload: Json) -> Self {
         Self {
             kind: kind.into(),
@@ -50,43 +65,43 @@ impl JobRequest {
         }
     }
 
-    /// In this queue.
+    /// Sets the queue.
     pub fn queue(mut self, queue: impl Into<String>) -> Self {
         self.queue = Some(queue.into());
         self
     }
 
-    /// With this priority.
+    /// Sets the priority, −100 to 100; higher runs first.
     pub fn priority(mut self, priority: i64) -> Self {
         self.priority = Some(priority);
         self
     }
 
-    /// With this many attempts.
+    /// Sets how many attempts may count.
     pub fn max_attempts(mut self, attempts: i64) -> Self {
         self.max_attempts = Some(attempts);
         self
     }
 
-    /// Not before this time.
+    /// Sets the earliest start.
     pub fn run_at(mut self, time: Timestamp) -> Self {
         self.run_at = Some(time);
         self
     }
 
-    /// Not before this many milliseconds from now.
+    /// Sets the earliest start, in milliseconds from now.
     pub fn delay_ms(mut self, ms: i64) -> Self {
         self.delay_ms = Some(ms);
         self
     }
 
-    /// No attempt takes longer than this.
+    /// Sets the timeout of one attempt.
     pub fn timeout_ms(mut self, ms: i64) -> Self {
         self.timeout_ms = Some(ms);
         self
     }
 
-    /// Once only, however often it is sent with this key.
+    /// Sets the idempotency key: enqueued once, however often it is sent with this key.
     pub fn idempotency_key(mut self, key: impl Into<String>) -> Self {
         self.idempotency_key = Some(key.into());
         self
@@ -105,7 +120,7 @@ pub enum Start {
     After(Duration),
 }
 
-/// A checked job with its identity, ready to be stored.
+/// A validated job with its id, ready to be stored.
 #[derive(Debug, Clone)]
 pub struct NewJob {
     id: JobId,
@@ -119,26 +134,26 @@ pub struct NewJob {
     idempotency_key: Option<IdempotencyKey>,
 }
 
-/// A key, and what it stands for.
+/// An idempotency key and the digest of the request it stands for.
 #[derive(Debug, Clone)]
 struct IdempotencyKey {
     text: String,
     digest: RequestDigest,
 }
 
-/// Why a job was refused at the door.
+/// Why a request is not valid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// A name is not a name.
+    /// The kind or the queue is not a valid name.
     #[error(transparent)]
     Name(#[from] NotAName),
-    /// A value is not acceptable.
+    /// A value is out of range or malformed.
     #[error("{field} {reason}")]
     Value {
         /// Which field.
         field: &'static str,
-        /// What is wrong and what is allowed.
+        /// What is wrong, and what is allowed.
         reason: String,
     },
     /// The payload is over the limit.
@@ -152,7 +167,7 @@ pub enum Refusal {
 }
 
 impl NewJob {
-    /// Checks a request. `now` is only for the five-year horizon; what is due is the store's decision.
+    /// Validates a request. `now` is only used for the five-year horizon; what is due is decided by the store.
     pub fn new(request: JobRequest, defaults: &KindDefaults, limits: &Limits, now: Timestamp) -> Result<Self, Refusal> {
         let kind = Kind::new(&request.kind)?;
         let queue = match &request.queue {
@@ -188,32 +203,32 @@ impl NewJob {
         })
     }
 
-    /// The identity it will have, unless its idempotency key is known already.
+    /// The id it will have, unless its idempotency key is in use already.
     pub fn id(&self) -> JobId {
         self.id
     }
 
-    /// Which handler runs it.
+    /// The kind, which selects the handler.
     pub fn kind(&self) -> &Kind {
         &self.kind
     }
 
-    /// The lane it will wait in.
+    /// The queue it will wait in.
     pub fn queue(&self) -> &QueueName {
         &self.queue
     }
 
-    /// What the handler is given.
+    /// The handler's input.
     pub fn payload(&self) -> &Json {
         &self.payload
     }
 
-    /// Higher runs first.
+    /// −100 to 100; higher runs first.
     pub fn priority(&self) -> i16 {
         self.priority
     }
 
-    /// How many starts may count.
+    /// How many attempts may count.
     pub fn max_attempts(&self) -> u32 {
         self.max_attempts
     }
@@ -223,22 +238,22 @@ impl NewJob {
         self.start
     }
 
-    /// Deadline of one attempt.
+    /// Timeout of one attempt.
     pub fn timeout_ms(&self) -> Option<u64> {
         self.timeout_ms
     }
 
-    /// Its key, if it has one.
+    /// The idempotency key, if it has one.
     pub fn idempotency_key(&self) -> Option<&str> {
         self.idempotency_key.as_ref().map(|key| &*key.text)
     }
 
-    /// What its key stands for, if it has one.
+    /// Digest of kind and payload, which its idempotency key stands for; `None` without a key.
     pub fn request_digest(&self) -> Option<RequestDigest> {
         self.idempotency_key.as_ref().map(|key| key.digest)
     }
 
-    /// What a read would find once it is stored: stores answer with it without reading.
+    /// The record that a read finds once it is stored; stores answer an enqueue with it without reading.
     pub fn as_stored(&self, run_at: Timestamp, created_at: Timestamp) -> JobRecord {
         JobRecord {
             id: self.id,

@@ -1,15 +1,15 @@
-//! What a worker reports when an attempt is over.
+//! What a worker reports when an attempt has ended.
 
 use std::time::Duration;
 
 use super::limits::{ERROR_MAX_BYTES, RESULT_MAX_BYTES, SCHEDULE_HORIZON};
 use super::{AttemptOutcome, Json};
 
-/// How an attempt went, in the worker's words. What becomes of the job is for [`decide`](super::decide()) to say.
+/// The outcome of an attempt, as its worker reports it. [`decide`](super::decide()) turns it into the job's next status.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Outcome {
-    /// The work is done. Make it with [`Outcome::succeeded`], which minds the size of the result.
+    /// The work is done. Make it with [`Outcome::succeeded`], which checks the size of the result.
     Succeeded(Option<Json>),
     /// The work failed.
     Failed(Failure),
@@ -17,37 +17,37 @@ pub enum Outcome {
     TimedOut(ErrorText),
     /// The handler stopped because cancellation was requested.
     Cancelled,
-    /// Not finished and not at fault: back to the queue at once, the attempt given back.
+    /// Returned unfinished: back to the queue at once; the attempt does not count.
     Released,
-    /// Not now: start again after this long, the attempt given back.
+    /// To be started again after this long; the attempt does not count.
     Snoozed(Duration),
 }
 
-/// A failed attempt.
+/// Why an attempt failed, and whether to retry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Failure {
-    /// What went wrong.
+    /// The error, which becomes the job's `last_error`.
     pub error: ErrorText,
-    /// Trying again cannot help.
+    /// Not to be retried.
     pub permanent: bool,
-    /// Try again after exactly this long, instead of what the kind's retry policy draws.
+    /// Retry after exactly this long, instead of by the kind's retry policy.
     pub retry_after: Option<Duration>,
 }
 
 impl Failure {
-    /// A failure that may be retried.
+    /// A failure, retried by the kind's policy while attempts are left.
     pub fn new(error: impl AsRef<str>) -> Self {
         Self { error: ErrorText::new(error), permanent: false, retry_after: None }
     }
 
-    /// One that must not be retried.
+    /// Not to be retried: the job becomes a dead letter.
     pub fn permanent(mut self) -> Self {
         self.permanent = true;
         self
     }
 
-    /// One to be retried after exactly this long.
+    /// To be retried after exactly this long.
     pub fn retry_after(mut self, wait: impl Into<Option<Duration>>) -> Self {
         self.retry_after = wait.into();
         self
@@ -74,12 +74,12 @@ impl Outcome {
         }
     }
 
-    /// A failure that may be retried.
+    /// A failure, retried by the kind's policy while attempts are left.
     pub fn failed(error: impl AsRef<str>) -> Self {
         Self::Failed(Failure { error: ErrorText::new(error), permanent: false, retry_after: None })
     }
 
-    /// A failure that must not be retried.
+    /// A failure that is not retried: the job becomes a dead letter.
     pub fn failed_permanently(error: impl AsRef<str>) -> Self {
         Self::Failed(Failure { error: ErrorText::new(error), permanent: true, retry_after: None })
     }
@@ -102,25 +102,26 @@ impl Outcome {
     }
 }
 
-/// Error text fit to be stored anywhere: at most 16 KiB, no NUL.
+/// Error text that every store accepts: at most 16 KiB, no NUL.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ErrorText(String);
 
 impl ErrorText {
-    /// Cuts what is too long and replaces what a database would refuse.
+    /// Truncates text that is too long and replaces NUL, which PostgreSQL cannot store.
     pub fn new(text: impl AsRef<str>) -> Self {
         Self(cut(text.as_ref(), ERROR_MAX_BYTES))
     }
 
-    /// The text.
+    /// The stored text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
-/// `text` in at most `max_bytes`, cut between characters and marked so; NUL, which PostgreSQL cannot store, replaced.
+/// `text` in at most `max_bytes`, truncated between characters with an ellipsis; NUL, which PostgreSQL cannot store, is
+/// replaced.
 pub(super) fn cut(text: &str, max_bytes: usize) -> String {
-    const MARK: &str = "…";
+    const ELLIPSIS: &str = "…";
     let clean = |text: &str| text.replace('\0', "\u{2400}");
     if text.len() <= max_bytes && !text.contains('\0') {
         return text.to_owned();
@@ -131,7 +132,7 @@ pub(super) fn cut(text: &str, max_bytes: usize) -> String {
     if text.len() <= max_bytes {
         return text;
     }
-    format!("{}{MARK}", &text[..text.floor_char_boundary(max_bytes - MARK.len())])
+    format!("{}{ELLIPSIS}", &text[..text.floor_char_boundary(max_bytes - ELLIPSIS.len())])
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! How far a running job says it is.
+//! How far a running job has come.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,7 +13,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Percentages above 100 count as 100; messages are cut at 1 KiB.
+    /// Percentages above 100 count as 100; messages are truncated at 1 KiB.
     pub fn new(percent: Option<u8>, message: Option<&str>) -> Self {
         Self {
             percent: percent.map(|p| p.min(100)),
@@ -21,12 +21,12 @@ impl Progress {
         }
     }
 
-    /// 0 to 100.
+    /// The percentage, 0 to 100.
     pub fn percent(&self) -> Option<u8> {
         self.percent
     }
 
-    /// A line for a person.
+    /// One line for people to read.
     pub fn message(&self) -> Option<&str> {
         self.message.as_deref()
     }

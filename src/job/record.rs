@@ -1,55 +1,55 @@
-//! A job as the store knows it.
+//! A job as it is stored.
 
 use jiff::Timestamp;
 
 use super::{JobId, Json, Kind, Progress, QueueName, Status, WorkerId};
 
-/// Everything there is to see of one job.
+/// One job with everything that is stored about it. [`Queue::get`](crate::Queue::get) and every listing answer with it.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct JobRecord {
-    /// Its identity.
+    /// The job's id.
     pub id: JobId,
-    /// Which handler runs it.
+    /// The kind, which selects the handler.
     pub kind: Kind,
-    /// The lane it waits in.
+    /// The queue it waits in.
     pub queue: QueueName,
-    /// What the handler is given.
+    /// The handler's input.
     pub payload: Json,
-    /// Where it stands.
+    /// The job's status.
     pub status: Status,
-    /// Higher runs first.
+    /// −100 to 100; higher runs first.
     pub priority: i16,
-    /// Starts that count.
+    /// Attempts that count: starts without releases and snoozes, from 0 again after a redrive.
     pub attempts: u32,
-    /// How many may count.
+    /// How many attempts may count.
     pub max_attempts: u32,
     /// Earliest (next) start.
     pub run_at: Timestamp,
-    /// Deadline of one attempt, counted from its start.
+    /// Timeout of one attempt, counted from its start.
     pub timeout_ms: Option<u64>,
-    /// Enqueueing with the same key again answers with this job.
+    /// Enqueueing the same kind and payload with this key again answers with this job.
     pub idempotency_key: Option<String>,
-    /// Somebody asked for it to stop.
+    /// Cancellation was requested while it ran.
     pub cancel_requested: bool,
-    /// Who runs it; only while it runs.
+    /// The worker that holds the lease; only while it runs.
     pub locked_by: Option<WorkerId>,
-    /// Since when; only while it runs.
+    /// When it was claimed; only while it runs.
     pub locked_at: Option<Timestamp>,
-    /// Until when without a heartbeat; only while it runs.
+    /// When the lease expires without another heartbeat; only while it runs.
     pub lease_expires_at: Option<Timestamp>,
     /// The newest error; kept after a later success.
     pub last_error: Option<String>,
-    /// What the handler returned.
+    /// The result that the handler returned.
     pub result: Option<Json>,
-    /// How far the handler says it is.
+    /// The progress that the handler reported last.
     pub progress: Option<Progress>,
-    /// When it was accepted.
+    /// When it was enqueued.
     pub created_at: Timestamp,
     /// When it last changed.
     pub updated_at: Timestamp,
     /// Start of the newest attempt.
     pub started_at: Option<Timestamp>,
-    /// When it reached its end.
+    /// When it reached a terminal status.
     pub finished_at: Option<Timestamp>,
 }

@@ -1,4 +1,4 @@
-//! How long to wait before the next attempt.
+//! Retry policies: how long to wait before the next attempt.
 
 use std::time::Duration;
 
@@ -6,31 +6,31 @@ use serde::{Deserialize, Serialize};
 
 use super::limits::SCHEDULE_HORIZON;
 
-/// Waits between attempts: drawn from a growing window, or a fixed list.
+/// Waits between attempts: exponential backoff with jitter, or a fixed list.
 ///
 /// As JSON: `{"base_ms":1000,"cap_ms":60000,"factor":3}` or `{"delays_ms":[1000,60000]}`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(untagged, deny_unknown_fields)]
 #[non_exhaustive]
 pub enum RetryPolicy {
-    /// Uniform over `[base, min(cap, base · factor^attempt)]`: spread out, so that ten thousand jobs which failed
-    /// together do not come back together.
+    /// Exponential backoff with jitter, uniform over `[base, min(cap, base · factor^attempt)]`, so that ten thousand jobs
+    /// which failed together are not retried together.
     #[non_exhaustive]
     Spread {
-        /// Shortest wait.
+        /// The shortest wait.
         #[serde(default = "default_base_ms")]
         base_ms: u64,
-        /// Longest wait.
+        /// The longest wait.
         #[serde(default = "default_cap_ms")]
         cap_ms: u64,
-        /// Growth per attempt.
+        /// How much the longest wait grows with every attempt.
         #[serde(default = "default_factor")]
         factor: f64,
     },
     /// Exactly these waits, the last one repeated.
     #[non_exhaustive]
     Fixed {
-        /// One per attempt.
+        /// One wait per attempt.
         delays_ms: Vec<u64>,
     },
 }
@@ -60,12 +60,12 @@ fn millis(wait: Duration) -> u64 {
 }
 
 impl RetryPolicy {
-    /// Waits of `base` to `cap`, growing as the default does.
+    /// Exponential backoff from `base` to `cap`, by the default factor of 3.
     pub fn spread(base: Duration, cap: Duration) -> Self {
         Self::Spread { base_ms: millis(base), cap_ms: millis(cap), factor: default_factor() }
     }
 
-    /// Grows by this factor per attempt; a fixed list stays as it is.
+    /// Sets the factor of the backoff; a fixed list stays as it is.
     pub fn growing_by(mut self, growth: f64) -> Self {
         if let Self::Spread { factor, .. } = &mut self {
             *factor = growth;
@@ -78,7 +78,7 @@ impl RetryPolicy {
         Self::Fixed { delays_ms: waits.into_iter().map(millis).collect() }
     }
 
-    /// What is wrong with it, if something is.
+    /// Validates the policy; the error says what is wrong.
     pub fn check(&self) -> Result<(), String> {
         let horizon_ms = SCHEDULE_HORIZON.as_millis() as u64;
         match self {
@@ -125,7 +125,7 @@ impl RetryPolicy {
         }
     }
 
-    /// The wait after `attempt`; `dice` is uniform in `[0, 1)` and picks the place in the window.
+    /// The wait after `attempt`; `dice`, uniform in `[0, 1)`, selects it within [`window`](Self::window).
     pub fn wait(&self, attempt: u32, dice: f64) -> Duration {
         let (shortest, longest) = self.window(attempt);
         shortest + (longest - shortest).mul_f64(dice.clamp(0.0, 1.0))

@@ -1,9 +1,9 @@
-//! The six places a job can be; it is in exactly one of them at every moment.
+//! The six statuses of a job; it has exactly one at every moment.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// Where a job stands.
+/// The status of a job. `docs/states.md` shows how one leads to another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Status {
@@ -13,16 +13,16 @@ pub enum Status {
     Running,
     /// Waiting for another start.
     Retrying,
-    /// Done.
+    /// Finished with success.
     Succeeded,
-    /// The dead letter: attempts used up, or the handler said it is hopeless.
+    /// The dead letter: no attempts left, or the handler failed permanently.
     FailedPermanent,
-    /// Ended on request.
+    /// Cancelled on request.
     Cancelled,
 }
 
 impl Status {
-    /// All of them.
+    /// Every status.
     pub const ALL: [Self; 6] =
         [Self::Queued, Self::Running, Self::Retrying, Self::Succeeded, Self::FailedPermanent, Self::Cancelled];
 
@@ -38,12 +38,12 @@ impl Status {
         }
     }
 
-    /// Finished: it runs again only if a person asks.
+    /// Whether the job has finished; it runs again only by a redrive.
     pub const fn is_terminal(self) -> bool {
         matches!(self, Self::Succeeded | Self::FailedPermanent | Self::Cancelled)
     }
 
-    /// Waiting to be claimed.
+    /// Whether the job waits to be claimed.
     pub const fn is_ready(self) -> bool {
         matches!(self, Self::Queued | Self::Retrying)
     }
@@ -55,7 +55,7 @@ impl fmt::Display for Status {
     }
 }
 
-/// There is no such status.
+/// The text is not the name of a status.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("no status {0:?}: use queued, running, retrying, succeeded, failed_permanent or cancelled")]
 pub struct NoSuchStatus(String);

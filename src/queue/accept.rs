@@ -1,13 +1,13 @@
-//! The way in: requests become stored jobs, all of a call or none. One way for single jobs and batches, for the library
-//! and for the API.
+//! Validates requests and enqueues them, all of a call or none. The one path for single jobs and batches, for the library
+//! and the API.
 //!
-//! In this order: what is malformed is refused; a known idempotency key is answered with its job, whatever the kind's
-//! schema and the depth of the queue say today; the rest is checked, let in and stored.
+//! In this order: malformed requests are refused; a known idempotency key is answered with its job, whatever the kind's
+//! schema and the depth of the queue are now; the rest is validated, admitted and stored.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::depth::{NotAdmitted, Places};
+use super::depth::{Admitted, NotAdmitted};
 use super::registry::DeclaredKind;
 use super::{BatchError, EnqueueError, Inner, Queue};
 use crate::job::limits::BATCH_MAX;
@@ -15,15 +15,15 @@ use crate::job::{JobId, JobRecord, JobRequest, KindDefaults, NewJob, QueueName};
 use crate::planted::{Bug, planted};
 use crate::store::{Enqueued, KeyTaken, Known, NotStored, StoreError, StoreErrorKind};
 
-/// 16 KiB: below a tenth of a millisecond.
+/// 16 KiB: hashing it takes less than a tenth of a millisecond.
 const DIGESTED_IN_PLACE_MAX_BYTES: usize = 16 * 1024;
 
-/// A request on its way in.
+/// A request that is well-formed.
 enum Item {
     New(NewJob),
-    /// Well-formed, but its kind is not declared or does not take its payload: only good for a known key.
-    Objected(NewJob, EnqueueError),
-    /// Its key was known.
+    /// Its kind is not declared, or its payload does not match: still answered if its idempotency key is known.
+    Invalid(NewJob, EnqueueError),
+    /// A replay: its idempotency key belongs to this job.
     Known(JobRecord),
 }
 
@@ -33,19 +33,19 @@ impl Item {
     }
 }
 
-/// A request that may be stored, by whatever means.
+/// A validated request, to be stored by the caller.
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub(super) enum Unstored {
     New(NewJob),
-    /// There is nothing to store: its key was known.
+    /// A replay: there is nothing to store.
     Known(JobRecord),
 }
 
-/// Items at fault, by their index.
+/// Refused items, by their index.
 type Refused = Vec<(usize, EnqueueError)>;
 
 impl Queue {
-    /// Checks requests and stores them.
+    /// Validates requests and stores them.
     pub(super) async fn accept(&self, requests: Vec<JobRequest>) -> Result<Vec<Enqueued>, BatchError> {
         if requests.is_empty() || requests.len() > BATCH_MAX {
             return Err(BatchError::Size { given: requests.len() });
@@ -53,27 +53,27 @@ impl Queue {
         self.inner.store(self.check_all(requests).await?).await
     }
 
-    /// As [`accept`](Self::accept), up to the point where it would be stored.
+    /// As [`accept`](Self::accept), without storing it.
     #[cfg(any(feature = "postgres", feature = "sqlite"))]
     pub(super) async fn accept_unstored(&self, request: JobRequest) -> Result<Unstored, EnqueueError> {
         match self.check_all(vec![request]).await?.pop() {
             Some(Item::New(job)) => Ok(Unstored::New(job)),
             Some(Item::Known(job)) => Ok(Unstored::Known(job)),
-            Some(Item::Objected(_, error)) => Err(error),
+            Some(Item::Invalid(_, error)) => Err(error),
             None => Err(no_answer().into()),
         }
     }
 
-    /// Checks a request without storing it: for who stores it by other means.
+    /// Validates a request by itself, without looking at its idempotency key.
     pub(super) async fn checked(&self, request: JobRequest) -> Result<NewJob, EnqueueError> {
         match self.check(request).await? {
             Item::New(job) => Ok(job),
-            Item::Objected(_, error) => Err(error),
+            Item::Invalid(_, error) => Err(error),
             Item::Known(_) => Err(no_answer().into()),
         }
     }
 
-    /// Everything that can be said of the items before one is stored. What comes back is new or known.
+    /// Every check before anything is stored. The items of the answer are `New` or `Known`.
     async fn check_all(&self, requests: Vec<JobRequest>) -> Result<Vec<Item>, BatchError> {
         let (mut items, mut refused) = (Vec::with_capacity(requests.len()), Refused::new());
         for (index, request) in requests.into_iter().enumerate() {
@@ -85,10 +85,10 @@ impl Queue {
             }
         }
         refuse_keys_used_twice(&mut items, &mut refused);
-        // A call that is refused anyway is told of every item at fault, also of those that only the store would find.
+        // If the call is refused anyway, the answer names every bad item, also those that only the store would find.
         let look_at_all = !refused.is_empty();
         let pick = |item: &Item| match item {
-            Item::Objected(job, _) => job.idempotency_key().is_some(),
+            Item::Invalid(job, _) => job.idempotency_key().is_some(),
             Item::New(job) => look_at_all && job.idempotency_key().is_some(),
             Item::Known(_) => false,
         };
@@ -96,7 +96,7 @@ impl Queue {
         let mut accepted = Vec::with_capacity(items.len());
         for (index, item) in items {
             match item {
-                Item::Objected(_, error) => refused.push((index, error)),
+                Item::Invalid(_, error) => refused.push((index, error)),
                 item => accepted.push(item),
             }
         }
@@ -107,7 +107,7 @@ impl Queue {
         Err(BatchError::Refused(refused))
     }
 
-    /// One request, as far as it can be judged by itself.
+    /// Validates one request by itself.
     async fn check(&self, mut request: JobRequest) -> Result<Item, EnqueueError> {
         request.idempotency_key = request.idempotency_key.filter(|_| !planted(Bug::KeyIgnored));
         match self.inner.kinds.find(&*self.inner.store, &request.kind).await {
@@ -116,19 +116,19 @@ impl Queue {
                 match kind.check_payload(job.payload()).await {
                     Ok(()) => Ok(Item::New(job)),
                     Err(error @ (EnqueueError::Payload { .. } | EnqueueError::PayloadTooExpensive { .. })) => {
-                        Ok(Item::Objected(job, error))
+                        Ok(Item::Invalid(job, error))
                     }
                     Err(error) => Err(error),
                 }
             }
             Err(error @ EnqueueError::UnknownKind { .. }) if request.idempotency_key.is_some() => {
-                Ok(Item::Objected(self.new_job(request, None).await?, error))
+                Ok(Item::Invalid(self.new_job(request, None).await?, error))
             }
             Err(error) => Err(error),
         }
     }
 
-    /// The digest of a large payload takes too long for a thread of the runtime.
+    /// Off the runtime if the payload is large: its digest would block a runtime thread.
     async fn new_job(&self, request: JobRequest, kind: Option<Arc<DeclaredKind>>) -> Result<NewJob, EnqueueError> {
         let (now, limits) = (jiff::Timestamp::now(), self.inner.limits.clone());
         let is_quick =
@@ -142,7 +142,7 @@ impl Queue {
 }
 
 impl Inner {
-    /// Looks up the keys of the items that `pick` picks. The job there is takes an item's place, or refuses it.
+    /// Looks up the idempotency keys of the items that `pick` selects; they become `Known`, or are refused.
     async fn resolve_known(
         &self,
         items: &mut [(usize, Item)],
@@ -152,7 +152,7 @@ impl Inner {
         let picked = items.iter_mut().filter(|(_, item)| pick(item));
         let (mut picked, mut jobs) = (picked.collect::<Vec<_>>(), Vec::new());
         for (_, item) in &picked {
-            if let Item::New(job) | Item::Objected(job, _) = item {
+            if let Item::New(job) | Item::Invalid(job, _) = item {
                 jobs.push(job.clone());
             }
         }
@@ -171,11 +171,11 @@ impl Inner {
     }
 
     async fn store(&self, items: Vec<Item>) -> Result<Vec<Enqueued>, BatchError> {
-        let (items, places) = self.admit(items).await?;
+        let (items, admitted) = self.admit(items).await?;
         let (mut answers, mut new, mut sent) = (Vec::with_capacity(items.len()), Vec::new(), Vec::new());
         for (index, item) in items.into_iter().enumerate() {
             match item {
-                Item::New(job) | Item::Objected(job, _) => {
+                Item::New(job) | Item::Invalid(job, _) => {
                     let key = job.idempotency_key().map(str::to_owned);
                     sent.push(Sent { index, queue: job.queue().clone(), key });
                     new.push(job);
@@ -187,11 +187,11 @@ impl Inner {
         let mut stored = match self.enqueue(new).await {
             Ok(stored) => {
                 let known = stored.iter().zip(&sent).filter(|(one, _)| !one.created);
-                self.depth.give_back(&places, known.map(|(_, sent)| &sent.queue));
+                self.depth.release(&admitted, known.map(|(_, sent)| &sent.queue));
                 stored.into_iter()
             }
             Err(error) => {
-                self.depth.give_back(&places, sent.iter().map(|sent| &sent.queue));
+                self.depth.release(&admitted, sent.iter().map(|sent| &sent.queue));
                 return Err(not_stored(error, &sent));
             }
         };
@@ -212,14 +212,14 @@ impl Inner {
         self.store.enqueue(jobs).await
     }
 
-    /// A full queue still answers for the keys it knows.
-    async fn admit(&self, items: Vec<Item>) -> Result<(Vec<Item>, Places), BatchError> {
+    /// Checks the depth limit. A full queue still answers known idempotency keys.
+    async fn admit(&self, items: Vec<Item>) -> Result<(Vec<Item>, Admitted), BatchError> {
         let refuse = |error| match error {
             NotAdmitted::Full(full) => BatchError::Full(full),
             NotAdmitted::Store(error) => BatchError::Store(error),
         };
         let full = match self.depth.admit(&*self.store, items.iter().filter_map(Item::new_job)).await {
-            Ok(places) => return Ok((items, places)),
+            Ok(admitted) => return Ok((items, admitted)),
             Err(error) => refuse(error),
         };
         let has_key = |item: &Item| item.new_job().is_some_and(|job| job.idempotency_key().is_some());
@@ -232,16 +232,16 @@ impl Inner {
             return Err(BatchError::Refused(refused));
         }
         let items: Vec<Item> = items.into_iter().map(|(_, item)| item).collect();
-        let places = self.depth.admit(&*self.store, items.iter().filter_map(Item::new_job)).await.map_err(refuse)?;
-        Ok((items, places))
+        let admitted = self.depth.admit(&*self.store, items.iter().filter_map(Item::new_job)).await.map_err(refuse)?;
+        Ok((items, admitted))
     }
 }
 
-/// The same key twice in one call is one job; with another kind or payload the second one is at fault.
+/// The same key twice in one call is one job; with another kind or payload the second one is refused.
 fn refuse_keys_used_twice(items: &mut Vec<(usize, Item)>, refused: &mut Refused) {
     let mut first_with = HashMap::new();
     items.retain(|(index, item)| {
-        let (Item::New(job) | Item::Objected(job, _)) = item else { return true };
+        let (Item::New(job) | Item::Invalid(job, _)) = item else { return true };
         let Some((key, digest)) = job.idempotency_key().zip(job.request_digest()) else { return true };
         let (first, first_digest) = *first_with.entry(key.to_owned()).or_insert((*index, digest));
         if first_digest != digest {
@@ -251,14 +251,14 @@ fn refuse_keys_used_twice(items: &mut Vec<(usize, Item)>, refused: &mut Refused)
     });
 }
 
-/// What is remembered of a job while the store has it.
+/// What an answer of the store is matched with.
 struct Sent {
     index: usize,
     queue: QueueName,
     key: Option<String>,
 }
 
-/// In terms of the call's items: the store has only seen the new ones.
+/// With the indexes of the call: the store has only seen the new items.
 fn not_stored(error: NotStored, sent: &[Sent]) -> BatchError {
     let taken = match error {
         NotStored::Store(error) => return error.into(),
@@ -284,7 +284,7 @@ fn taken_by(key: Option<&str>, by: JobId) -> EnqueueError {
     EnqueueError::KeyTaken { key: key.unwrap_or_default().to_owned(), by }
 }
 
-/// A store that answers with fewer jobs than it was given.
+/// The store answered with fewer jobs than it was given.
 pub(super) fn no_answer() -> StoreError {
     StoreError::new(StoreErrorKind::Internal, "enqueue")
 }

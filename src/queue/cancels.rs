@@ -1,24 +1,24 @@
-//! Tells workers of this process at once which running jobs were asked to stop. Only a hint: heartbeats tell the rest.
+//! Notifies workers of this process at once which running jobs were cancelled. Only a hint: heartbeats bring it, too.
 
 use tokio::sync::broadcast;
 
 use crate::job::JobId;
 
-/// 1,024 cancels that a listener has not looked at yet; beyond that its jobs hear of them by heartbeat.
-const CANCELS_REMEMBERED: usize = 1024;
+/// 1,024 notifications that a listener has not read yet; beyond that, its jobs are told by heartbeat.
+const CAPACITY: usize = 1024;
 
 #[derive(Debug)]
 pub(super) struct Cancels(broadcast::Sender<JobId>);
 
 impl Default for Cancels {
     fn default() -> Self {
-        Self(broadcast::Sender::new(CANCELS_REMEMBERED))
+        Self(broadcast::Sender::new(CAPACITY))
     }
 }
 
 impl Cancels {
     pub(super) fn announce(&self, job: JobId) {
-        // Nobody listening is fine: its worker is elsewhere.
+        // No listener is fine: the worker is in another process.
         let _ = self.0.send(job);
     }
 
@@ -27,12 +27,12 @@ impl Cancels {
     }
 }
 
-/// Hears which running jobs were asked to stop.
+/// Receives the ids of running jobs that were cancelled through this process.
 #[derive(Debug)]
 pub struct CancelListener(broadcast::Receiver<JobId>);
 
 impl CancelListener {
-    /// The next one; `None` once the queue is gone. Of a great many at once, some are left to the heartbeats.
+    /// The next one; `None` once the queue is closed. A listener that lags far behind misses some.
     pub async fn next(&mut self) -> Option<JobId> {
         loop {
             match self.0.recv().await {

@@ -1,7 +1,7 @@
-//! Whether a queue takes more jobs. Counts come from the store about once a second; what was let in since is added from
-//! memory, so that a second of full speed cannot overshoot by much.
+//! The maximum depth of queues. Counts are read from the store about once a second; jobs admitted since are added, so that
+//! a second of full speed cannot overshoot by much.
 //!
-//! Only a bound on memory and disk, never exact: no lock is held while the store is asked, one caller asks for all, and
+//! It protects memory and disk and is not exact: no lock is held while the store is asked, one caller asks for all, and
 //! a store that does not answer is not asked again for a moment.
 
 use std::collections::HashMap;
@@ -16,7 +16,7 @@ const FRESH: Duration = Duration::from_secs(1);
 /// 200 ms: while the store is down, calls do not each wait for it anew.
 const FAILURE_FRESH: Duration = Duration::from_millis(200);
 
-/// A queue has as many waiting jobs as it may have. Nothing was stored.
+/// A queue has reached its maximum depth. Nothing was stored.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("queue {queue} has {waiting} waiting jobs and the limit is {max}; try again later")]
 #[non_exhaustive]
@@ -36,14 +36,14 @@ pub(super) struct DepthLimit {
 struct Seen {
     waiting: HashMap<QueueName, u64>,
     counted: Option<Instant>,
-    /// Somebody is asking the store right now.
+    /// A caller is reading the counts.
     asking: bool,
     failed: Option<(Instant, StoreError)>,
-    /// Goes up with every count: a place taken before it is not given back after it.
+    /// Incremented with every read: an admission before it is not released after it.
     count: u64,
 }
 
-/// Why jobs are not let in.
+/// Why jobs are not admitted.
 pub(super) enum NotAdmitted {
     Full(QueueFull),
     Store(StoreError),
@@ -54,13 +54,13 @@ impl DepthLimit {
         Self { max, seen: Mutex::default() }
     }
 
-    /// Lets all of them in, or none.
+    /// Admits all of them, or none.
     pub(super) async fn admit<'j>(
         &self,
         store: &dyn Store,
         jobs: impl Iterator<Item = &'j NewJob>,
-    ) -> Result<Places, NotAdmitted> {
-        let Some(max) = self.max else { return Ok(Places::default()) };
+    ) -> Result<Admitted, NotAdmitted> {
+        let Some(max) = self.max else { return Ok(Admitted::default()) };
         if let Some(asking) = self.ask()? {
             let stats = store.stats().await;
             asking.answered(stats)?;
@@ -79,16 +79,16 @@ impl DepthLimit {
         for (queue, more) in &wanted {
             *seen.waiting.entry(queue.clone()).or_default() += more;
         }
-        Ok(Places { count: seen.count })
+        Ok(Admitted { count: seen.count })
     }
 
-    /// These were let in and not stored after all.
-    pub(super) fn give_back<'j>(&self, places: &Places, queues: impl Iterator<Item = &'j QueueName>) {
+    /// For jobs that were admitted and then not stored.
+    pub(super) fn release<'j>(&self, admitted: &Admitted, queues: impl Iterator<Item = &'j QueueName>) {
         if self.max.is_none() {
             return;
         }
         let mut seen = self.lock();
-        if seen.count != places.count {
+        if seen.count != admitted.count {
             return;
         }
         for queue in queues {
@@ -98,7 +98,7 @@ impl DepthLimit {
         }
     }
 
-    /// The right to ask the store, if it is time to and nobody else is at it.
+    /// Whether the caller should read the counts: they are old, and no other caller is reading them.
     fn ask(&self) -> Result<Option<Asking<'_>>, NotAdmitted> {
         let mut seen = self.lock();
         let is_known = seen.counted.is_some();
@@ -106,7 +106,7 @@ impl DepthLimit {
             return Ok(None);
         }
         match &seen.failed {
-            // What is known is better than nothing: the enqueue that follows meets the same trouble and reports it.
+            // Old counts are better than none: the enqueue that follows meets the same error and reports it.
             Some((at, _)) if is_known && at.elapsed() < FAILURE_FRESH => return Ok(None),
             Some((at, error)) if at.elapsed() < FAILURE_FRESH => return Err(NotAdmitted::Store(error.clone())),
             _ => {}
@@ -120,13 +120,13 @@ impl DepthLimit {
     }
 }
 
-/// Which count the places were taken from.
+/// Which counts jobs were admitted by.
 #[derive(Debug, Default)]
-pub(super) struct Places {
+pub(super) struct Admitted {
     count: u64,
 }
 
-/// One caller that asks the store. Should it go away, another may ask.
+/// A caller that reads the counts. Once it is dropped, another may.
 struct Asking<'d>(&'d DepthLimit);
 
 impl Asking<'_> {

@@ -1,4 +1,4 @@
-//! Typed jobs: a Rust type is a kind, its schema is derived, and enqueueing reads as a sentence.
+//! Typed jobs: a Rust type is a kind, and its schema is derived.
 
 use std::future::{Future, IntoFuture};
 use std::pin::Pin;
@@ -17,7 +17,7 @@ use crate::store::Enqueued;
 #[cfg(feature = "postgres")]
 use crate::store::postgres::CallerTransaction;
 
-/// The payload of one kind of job.
+/// The payload type of one kind of job. Its JSON Schema is derived, and payloads are validated against it.
 ///
 /// ```
 /// use serde::{Deserialize, Serialize};
@@ -30,17 +30,17 @@ use crate::store::postgres::CallerTransaction;
 /// impl Job for Welcome { const KIND: &'static str = "welcome"; }
 /// ```
 pub trait Job: Serialize + DeserializeOwned + JsonSchema + Send + 'static {
-    /// The kind's name: `[a-z0-9_.:-]{1,64}`. Changing it orphans jobs that wait under the old one.
+    /// The kind's name: `[a-z0-9_.:-]{1,64}`. Jobs that wait under an old name are not run by the handler of a new one.
     const KIND: &'static str;
 
-    /// What jobs of this kind get where the caller says nothing.
+    /// Queue, priority, attempts, timeout and retry policy where an enqueue does not set them.
     fn defaults() -> KindDefaults {
         KindDefaults::default()
     }
 }
 
 impl KindDefinition {
-    /// The declaration that follows from a type.
+    /// The declaration of a typed job's kind.
     pub fn of<J: Job>() -> Result<Self, KindError> {
         Ok(Self {
             kind: Kind::new(J::KIND)?,
@@ -50,7 +50,29 @@ impl KindDefinition {
     }
 }
 
-/// A typed job on its way in. Does nothing until it is awaited.
+/// Options of an enqueue, from [`Queue::enqueue`]. Nothing happens until it is awaited.
+///
+/// ```no_run
+/// # use schemars::JsonSchema;
+/// # use serde::{Deserialize, Serialize};
+/// # use std::time::Duration;
+/// # use steadfast::{Job, Queue};
+/// # #[derive(Serialize, Deserialize, JsonSchema)]
+/// # struct Welcome { user: u64 }
+/// # impl Job for Welcome { const KIND: &'static str = "welcome"; }
+/// # async fn example(queue: &Queue) -> Result<(), Box<dyn std::error::Error>> {
+/// let enqueued = queue
+///     .enqueue(Welcome { user: 42 })
+///     .queue("mail")
+///     .delay(Duration::from_secs(60))
+///     .max_attempts(10)
+///     .timeout(Duration::from_secs(30))
+///     .idempotency_key("welcome-42")
+///     .await?;
+/// println!("job {}, {}", enqueued.job.id, if enqueued.created { "new" } else { "a replay" });
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 #[must_use = "a job is only enqueued when this is awaited"]
 pub struct Enqueue<'q, J> {
@@ -64,50 +86,50 @@ impl<'q, J: Job> Enqueue<'q, J> {
         Self { queue, job, options: JobRequest::new(J::KIND, Json::null()) }
     }
 
-    /// Into this queue instead of the kind's.
+    /// Sets the queue, instead of the kind's default.
     pub fn queue(mut self, name: impl Into<String>) -> Self {
         self.options.queue = Some(name.into());
         self
     }
 
-    /// −100 to 100; higher runs first.
+    /// Sets the priority, −100 to 100; higher runs first.
     pub fn priority(mut self, priority: i16) -> Self {
         self.options.priority = Some(priority.into());
         self
     }
 
-    /// How many starts may count.
+    /// Sets how many attempts may count.
     pub fn max_attempts(mut self, attempts: u32) -> Self {
         self.options.max_attempts = Some(attempts.into());
         self
     }
 
-    /// Not before this time.
+    /// Sets the earliest start.
     pub fn run_at(mut self, time: Timestamp) -> Self {
         self.options.run_at = Some(time);
         self
     }
 
-    /// Not before this long from now.
+    /// Sets the earliest start, from now.
     pub fn delay(mut self, delay: Duration) -> Self {
         self.options.delay_ms = Some(whole_ms(delay));
         self
     }
 
-    /// An attempt that takes longer is stopped and counts as failed.
+    /// Sets the timeout of one attempt; one that takes longer is stopped and counts as failed.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.options.timeout_ms = Some(whole_ms(timeout));
         self
     }
 
-    /// The same key again answers with the job it was first used for.
+    /// Sets the idempotency key: the same key again, with the same kind and payload, answers with the same job.
     pub fn idempotency_key(mut self, key: impl Into<String>) -> Self {
         self.options.idempotency_key = Some(key.into());
         self
     }
 }
 
-/// Beyond any limit stays beyond any limit.
+/// Saturates: what is beyond every limit stays beyond it.
 fn whole_ms(duration: Duration) -> i64 {
     i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
 }
@@ -135,11 +157,11 @@ impl<J: Job> Enqueue<'_, J> {
     /// # }
     /// ```
     ///
-    /// A key that belongs to another job leaves the transaction as it was; an error of the store has broken it.
+    /// An idempotency key of another job leaves the transaction usable; after an error of the store it must be rolled back.
     #[cfg(feature = "postgres")]
     pub async fn within(self, transaction: &mut impl CallerTransaction) -> Result<Enqueued, EnqueueError> {
         let queue = self.queue;
-        let super::open::Home::Postgres(store) = &queue.inner.home else {
+        let super::open::Backend::Postgres(store) = &queue.inner.backend else {
             let reason = "the queue is not on PostgreSQL; on SQLite use with_writes";
             return Err(EnqueueError::Transaction { reason });
         };
@@ -154,9 +176,9 @@ impl<J: Job> Enqueue<'_, J> {
 
     /// Stores the job together with writes of your own to the same SQLite file: both are committed, or neither.
     ///
-    /// A queue on SQLite has one thread that writes, so your writes come to it as a closure. It should be quick; it may be
-    /// run a second time, with nothing left of the first; and it must not begin, commit or roll back. If it fails, the
-    /// inner answer is its error and nothing is stored.
+    /// One thread writes to a SQLite file, so your writes are passed as a closure. It should be quick; it may run a second
+    /// time, after the first was rolled back; and it must not begin, commit or roll back. If it fails, the inner result is
+    /// its error and nothing is stored.
     ///
     /// ```no_run
     /// # use schemars::JsonSchema;
@@ -179,7 +201,7 @@ impl<J: Job> Enqueue<'_, J> {
         mut writes: impl FnMut(&crate::store::sqlite::Connection) -> Result<(), E> + Send + 'static,
     ) -> Result<Result<Enqueued, E>, EnqueueError> {
         let queue = self.queue;
-        let super::open::Home::Sqlite(store) = &queue.inner.home else {
+        let super::open::Backend::Sqlite(store) = &queue.inner.backend else {
             let reason = "the queue is not on SQLite; on PostgreSQL use within";
             return Err(EnqueueError::Transaction { reason });
         };
@@ -195,7 +217,7 @@ impl<J: Job> Enqueue<'_, J> {
         }
     }
 
-    /// Checked, its kind declared if need be.
+    /// Validates it, and declares its kind if needed.
     #[cfg(any(feature = "postgres", feature = "sqlite"))]
     async fn unstored(self) -> Result<Unstored, EnqueueError> {
         let Self { queue, job, options } = self;

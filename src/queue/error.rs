@@ -1,28 +1,28 @@
-//! Why something was turned away at the door.
+//! Why a job or a kind was not accepted.
 
 use super::depth::QueueFull;
 use crate::job::{JobId, Kind, NotAName, NotJson, Refusal};
 use crate::store::{StoreError, StoreErrorKind};
 
-/// A job was not accepted. Nothing was stored, except where the store says that it does not know.
+/// Why a job was not accepted. Nothing was stored, unless it is a [`StoreErrorKind::OutcomeUnknown`].
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EnqueueError {
-    /// A value is not acceptable.
+    /// A name or a value is not valid.
     #[error(transparent)]
     Refused(#[from] Refusal),
-    /// Nobody declared this kind.
+    /// The kind is not declared.
     #[error(
         "kind {kind:?} is not declared{}; declare it with PUT /kinds/{kind} or by registering its handler",
         did_you_mean(close)
     )]
     UnknownKind {
-        /// What was asked for.
+        /// The kind of the request.
         kind: Kind,
         /// Declared kinds with a similar name.
         close: Vec<Kind>,
     },
-    /// The payload is not what the kind's schema wants.
+    /// The payload does not match the kind's schema.
     #[error("payload does not fit kind {kind:?}: {}", errors.join("; "))]
     Payload {
         /// The kind.
@@ -48,16 +48,16 @@ pub enum EnqueueError {
         /// The first item with it.
         first: usize,
     },
-    /// The queue has as many waiting jobs as it may have.
+    /// The queue has reached its maximum depth.
     #[error(transparent)]
     Full(QueueFull),
-    /// A transaction was given that this queue's store knows nothing of.
+    /// The transaction is not of this queue's store.
     #[error("the job cannot be part of this transaction: {reason}")]
     Transaction {
-        /// What would be right.
+        /// What to use instead.
         reason: &'static str,
     },
-    /// Checking the payload against the kind's schema takes more than is allowed for its size.
+    /// Validating the payload against the kind's schema takes longer than its size allows.
     #[error(
         "payload takes too long to check against the schema of kind {kind:?}; send a smaller or less nested one, or \
          declare the kind with fewer alternatives (oneOf, anyOf) and simpler patterns"
@@ -66,22 +66,22 @@ pub enum EnqueueError {
         /// The kind.
         kind: Kind,
     },
-    /// Too many payloads are being checked. Nothing was stored; the same call may succeed a moment later.
+    /// Too many payloads are being validated. Retry shortly.
     #[error("too many payloads are being checked; try again shortly")]
     Busy,
-    /// The typed job cannot be written as JSON.
+    /// The typed job cannot be serialized.
     #[error(transparent)]
     Encode(#[from] NotJson),
     /// The kind of the typed job could not be declared.
     #[error(transparent)]
     Kind(Box<KindError>),
-    /// The store could not take it.
+    /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
 impl From<BatchError> for EnqueueError {
-    /// Of a batch of one.
+    /// The error of a batch of one.
     fn from(error: BatchError) -> Self {
         match error {
             BatchError::Store(error) => Self::Store(error),
@@ -121,32 +121,32 @@ fn did_you_mean(close: &[Kind]) -> String {
     format!(" (did you mean {}?)", names.join(" or "))
 }
 
-/// A batch was not accepted; nothing of it was stored.
+/// Why a batch was not accepted. Nothing of it was stored, unless it is a [`StoreErrorKind::OutcomeUnknown`].
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BatchError {
-    /// Too few or too many.
+    /// The batch is empty or too large.
     #[error("a batch has 1 to 1000 jobs, this one has {given}")]
     Size {
-        /// How many there were.
+        /// How many jobs it has.
         given: usize,
     },
-    /// A queue has as many waiting jobs as it may have.
+    /// A queue has reached its maximum depth.
     #[error(transparent)]
     Full(QueueFull),
-    /// A typed job cannot be written as JSON.
+    /// A typed job cannot be serialized.
     #[error(transparent)]
     Encode(#[from] NotJson),
     /// The kind of the typed jobs could not be declared.
     #[error(transparent)]
     Kind(Box<KindError>),
-    /// These items are at fault.
+    /// These items were refused, by index.
     #[error("{} of the jobs were refused, the first at index {}: {}", .0.len(), .0[0].0, .0[0].1)]
     Refused(Vec<(usize, EnqueueError)>),
-    /// Too many payloads are being checked; the same call may succeed a moment later.
+    /// Too many payloads are being validated. Retry shortly.
     #[error("too many payloads are being checked; try again shortly")]
     Busy,
-    /// The store could not take it.
+    /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
@@ -161,11 +161,11 @@ impl From<KindError> for BatchError {
     }
 }
 
-/// A kind cannot be declared like this.
+/// Why a kind was not declared.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum KindError {
-    /// The name is not a name.
+    /// The name is not valid.
     #[error(transparent)]
     Name(#[from] NotAName),
     /// The schema is not a JSON Schema.
@@ -176,7 +176,7 @@ pub enum KindError {
         /// What is wrong with it.
         reason: String,
     },
-    /// The schema is one, but checking payloads against it has no bound that is worth the name.
+    /// The schema is valid, but validating payloads against it could take too long.
     #[error("schema of kind {kind:?} is too expensive to check: {reason}")]
     SchemaTooExpensive {
         /// The kind.
@@ -184,22 +184,22 @@ pub enum KindError {
         /// What is too much, and what to change.
         reason: String,
     },
-    /// One of the defaults is not acceptable.
+    /// One of the defaults is out of range.
     #[error("default {reason}")]
     Default {
         /// What is wrong with it.
         reason: String,
     },
-    /// Built-in kinds are what they are.
+    /// The kind is built in and cannot be changed.
     #[error("kind {kind:?} is built in and cannot be changed; choose another name")]
     BuiltIn {
         /// The kind.
         kind: Kind,
     },
-    /// Too many schemas and payloads are being checked; the same call may succeed a moment later.
+    /// Too many schemas and payloads are being checked. Retry shortly.
     #[error("too many schemas and payloads are being checked; try again shortly")]
     Busy,
-    /// The store could not take it.
+    /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
 }

@@ -1,5 +1,5 @@
-//! For who runs jobs: claiming, keeping and settling leases, ending those that expired, removing what is old, and hearing
-//! when there is something to do. The worker and the API's lease routes are written with these.
+//! Calls for workers: claim, extend and settle leases, reap expired ones, prune old jobs, and be notified of work and of
+//! cancellations. The worker and the lease routes of the API use these.
 
 use super::{CancelListener, Queue};
 use crate::store::{
@@ -7,38 +7,38 @@ use crate::store::{
 };
 
 impl Queue {
-    /// Leases jobs that are due.
+    /// Claims jobs that are due, with a lease each. [`Worker`](crate::Worker) does this for you.
     pub async fn claim(&self, claim: Claim) -> Result<Claimed, StoreError> {
         self.inner.store.claim(claim).await
     }
 
-    /// Extends leases; each answer says whether to go on.
+    /// Extends leases; each answer says whether to go on. Due at a third of a lease.
     pub async fn extend(&self, extend: Extend) -> Result<Vec<Extended>, StoreError> {
         self.inner.store.extend(extend).await
     }
 
-    /// Records how attempts went.
+    /// Records the outcomes of attempts.
     pub async fn settle(&self, settles: Vec<Settle>) -> PerItem<Settled> {
         self.inner.store.settle(settles).await
     }
 
-    /// Ends attempts whose leases have expired, anybody's.
+    /// Ends attempts whose leases have expired, of any worker.
     pub async fn reap(&self, reap: Reap) -> Result<Vec<Reaped>, StoreError> {
         self.inner.store.reap(reap).await
     }
 
-    /// Removes jobs that finished long enough ago.
+    /// Deletes jobs that finished long enough ago.
     pub async fn prune(&self, prune: Prune) -> Result<Pruned, StoreError> {
         self.inner.store.prune(prune).await
     }
 
-    /// Rings when there may be work.
+    /// Notifies when there may be work.
     pub fn wake(&self) -> &Wake {
         &self.inner.wake
     }
 
-    /// Hears of running jobs that are asked to stop through this process, from now on. Jobs of other processes are told by
-    /// their heartbeats.
+    /// A listener for running jobs that are cancelled through this process, from now on. Cancellations through other
+    /// processes are in the answers to heartbeats.
     pub fn cancels(&self) -> CancelListener {
         self.inner.cancels.listen()
     }

@@ -1,7 +1,7 @@
-//! What a pass over a payload may cost, and what it has cost so far.
+//! Meters a pass over a payload, and stops it when its allowance is used up.
 //!
-//! The allowance belongs to the thread: a pass never moves to another one. When it is used up, the pass is stopped by an
-//! unwind to [`metered`], without a panic message. Charged by [`metered_json`](super::metered_json).
+//! The meter is thread-local: a pass never moves to another thread. It is stopped by unwinding to [`metered`], without a
+//! panic message. [`metered_json`](super::metered_json) charges it.
 
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -23,19 +23,19 @@ pub(super) struct Allowance {
     pub(super) errors: usize,
     /// Bytes of stack below the caller.
     pub(super) stack_bytes: usize,
-    /// The safety net: whatever the steps do not show ends here.
+    /// The deadline, for costs that steps do not show.
     pub(super) until: Instant,
     pub(super) prices: Prices,
 }
 
-/// What depends on the schema.
+/// Prices that depend on the schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Prices {
     /// Steps for handing out a member or an element: a schema may spend time on it without a look.
     pub(super) child: u64,
     /// Steps for a byte of a long text: patterns differ.
     pub(super) long_text_byte: u64,
-    /// Up to here a text is short: no pattern takes long for it, and how long they take together the clock shows.
+    /// Text up to this size is short: no pattern takes long on it, and the deadline bounds them together.
     pub(super) short_text_max_bytes: usize,
 }
 
@@ -157,7 +157,7 @@ fn stop(why: Stopped) -> ! {
 /// An error is being made about the value at this address.
 pub(super) fn charge_error(address: usize) {
     charge(1);
-    FAILED_AT.with_borrow_mut(|places| places.push(address));
+    FAILED_AT.with_borrow_mut(|addresses| addresses.push(address));
     let mut meter = METER.get();
     if meter.errors_left == 0 {
         stop(Stopped::Errors(FAILED_AT.take()));

@@ -1,9 +1,9 @@
-//! A payload as the schema validator sees it: every look at it is charged to an allowance, and the check stops when that
-//! is used up ([`meter`](super::meter)).
+//! The payload as the schema validator reads it: every access is charged to an allowance, and the check stops when that is
+//! used up ([`meter`](super::meter)).
 //!
-//! The validator cannot be interrupted from outside, but it reaches the payload only through this representation. All that
-//! it does for a payload is therefore counted here, whatever the schema says; the little that it does between two looks is
-//! bounded by [`schema_budget`](super::schema_budget).
+//! The validator cannot be interrupted from outside, but it reads the payload only through this representation, so all of
+//! its work is counted here, whatever the schema is; what it does between two accesses is bounded by
+//! [`schema_budget`](super::schema_budget).
 
 use std::borrow::Cow;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -166,7 +166,7 @@ impl<'a> Iterator for MembersIter<'a> {
     }
 }
 
-/// Charged for each look: a name is matched against one pattern after the other.
+/// Charged for each access: a name is matched against one pattern after the other.
 pub(super) struct MemberName<'a>(&'a str);
 
 impl AsRef<str> for MemberName<'_> {
@@ -245,7 +245,7 @@ fn equal(left: &Value, right: &Value) -> bool {
     }
 }
 
-/// Equal values have equal hashes; the key is drawn for each array, so that nobody can prepare others.
+/// Equal values have equal hashes; the key is drawn for each array, so that no payload can be prepared to collide.
 fn hash(state: &RandomState, value: &Value) -> u64 {
     charge(1);
     let mut hasher = state.build_hasher();
@@ -254,7 +254,7 @@ fn hash(state: &RandomState, value: &Value) -> u64 {
         Value::Bool(given) => hasher.write_u8(1 + u8::from(*given)),
         Value::Number(number) => {
             hasher.write_u8(3);
-            // All whole and broken numbers that are equal are equal as doubles; and 0.0 equals -0.0.
+            // All integers and fractions that are equal are equal as doubles; and 0.0 equals -0.0.
             hasher.write_u64((number.as_f64().unwrap_or(f64::NAN) + 0.0).to_bits());
         }
         Value::String(text) => {

@@ -1,8 +1,10 @@
-//! The façade people embed: open a queue, put jobs in, look at them, cancel and redrive them.
+//! The façade of the library: open a queue, enqueue jobs, read, cancel and redrive them.
 //!
-//! It checks what comes in (names, limits, the kind's schema) and hands it to a [`Store`]; `api` and `worker` go through it,
-//! too. `accept` is the one way in, `operators` changes what is there, `leases` is for who runs jobs. It runs nothing:
-//! that is the worker's part. It keeps no jobs either; what it remembers (declared kinds) only saves a look-up.
+//! [`Queue`] validates requests (names, limits, the kind's schema) and hands them to a [`Store`]; the HTTP API and the
+//! worker go through it, too. It runs no jobs (that is [`Worker`](crate::Worker)) and keeps none in memory; what it caches
+//! (declared kinds, counts) only saves look-ups.
+//!
+//! In the source, `accept` validates and enqueues, `operators` has cancel, redrive and the like, `leases` is for workers.
 
 mod accept;
 mod cancels;
@@ -32,17 +34,48 @@ pub use open::QueueBuilder;
 
 use self::cancels::Cancels;
 use self::depth::DepthLimit;
-use self::open::{Home, Parts};
+use self::open::{Backend, Parts};
 use self::registry::KindRegistry;
 use crate::job::limits::PAGE_MAX;
 use crate::job::{AttemptRecord, JobId, JobRecord, JobRequest, Json, Kind, KindDefinition, Limits, NewJob};
 use crate::store::{Actor, Enqueued, List, OpenError, Page, Stats, Store, StoreError, Wake};
 
-/// A job queue. Cheap to clone; all clones are the same queue.
+/// A job queue on SQLite or PostgreSQL. Cheap to clone; all clones are the same queue.
+///
+/// ```
+/// # #[cfg(feature = "sqlite")]
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+/// # let directory = tempfile::tempdir()?;
+/// # let url = format!("sqlite://{}", directory.path().join("jobs.db").display());
+/// use schemars::JsonSchema;
+/// use serde::{Deserialize, Serialize};
+/// use steadfast::{Job, Queue, Status, store::List};
+///
+/// #[derive(Serialize, Deserialize, JsonSchema)]
+/// struct Welcome { user: u64 }
+/// impl Job for Welcome { const KIND: &'static str = "welcome"; }
+///
+/// let queue = Queue::open(&url).await?;
+/// let enqueued = queue.enqueue(Welcome { user: 42 }).priority(10).await?;
+/// assert!(enqueued.created);
+///
+/// let job = queue.get(enqueued.job.id).await?.ok_or("no such job")?;
+/// assert_eq!(job.status, Status::Queued);
+///
+/// queue.cancel(job.id).await?;
+/// let cancelled = queue.list(List::new().status(Status::Cancelled)).await?;
+/// assert_eq!(cancelled.jobs.len(), 1);
+/// # Ok(())
+/// # })
+/// # }
+/// # #[cfg(not(feature = "sqlite"))]
+/// # fn main() {}
+/// ```
 #[derive(Debug, Clone)]
 pub struct Queue {
     inner: Arc<Inner>,
-    /// On whose behalf operators' verbs are called; see [`Queue::by`].
+    /// On whose behalf operators' calls are made; see [`Queue::by`].
     by: Option<Arc<Actor>>,
 }
 
@@ -54,39 +87,41 @@ struct Inner {
     limits: Limits,
     depth: DepthLimit,
     #[cfg_attr(not(any(feature = "postgres", feature = "sqlite")), expect(dead_code, reason = "only stores have one"))]
-    home: Home,
+    backend: Backend,
     cancels: Cancels,
 }
 
 impl Queue {
-    /// Opens `sqlite://FILE` (made and migrated if need be) or `postgres://…` (which must have been migrated).
+    /// Opens `sqlite://FILE`, which is created and migrated if needed, or `postgres://…`, which must be migrated already
+    /// (`steadfast migrate`, or [`QueueBuilder::migrate`]).
     pub async fn open(url: &str) -> Result<Self, OpenError> {
         Self::builder(url).open().await
     }
 
-    /// Opens with other settings than the usual ones.
+    /// Settings for a queue at `url`, to be opened with [`QueueBuilder::open`].
     pub fn builder(url: &str) -> QueueBuilder {
         QueueBuilder::new(url)
     }
 
-    /// A queue over a store of your own making. `wake` should ring when jobs become ready.
+    /// A queue over a store that is open already, for instance one that is [`Wrapped`](crate::store::Wrapped). `wake` is the
+    /// store's own.
     pub fn over(store: Arc<dyn Store>, wake: Wake) -> Self {
-        let parts = Parts { store, wake, home: Home::Elsewhere };
+        let parts = Parts { store, wake, backend: Backend::Other };
         Self::assemble(parts, Limits::default(), None, KindRegistry::default())
     }
 
     fn assemble(parts: Parts, limits: Limits, max_queue_depth: Option<u64>, kinds: KindRegistry) -> Self {
-        let Parts { store, wake, home } = parts;
+        let Parts { store, wake, backend } = parts;
         let (depth, cancels) = (DepthLimit::new(max_queue_depth), Cancels::default());
-        Self { inner: Arc::new(Inner { store, wake, kinds, limits, depth, home, cancels }), by: None }
+        Self { inner: Arc::new(Inner { store, wake, kinds, limits, depth, backend, cancels }), by: None }
     }
 
-    /// Puts a typed job in: add options, then `.await` it. Its kind is declared on first use.
+    /// Enqueues a typed job: add options, then `.await`. Its kind is declared on first use.
     pub fn enqueue<J: Job>(&self, job: J) -> Enqueue<'_, J> {
         Enqueue::new(self, job)
     }
 
-    /// Puts up to 1,000 typed jobs in, all or none. Their kind is declared on first use.
+    /// Enqueues up to 1,000 typed jobs, all or none. Their kind is declared on first use.
     pub async fn enqueue_many<J: Job>(&self, jobs: impl IntoIterator<Item = J>) -> Result<Vec<Enqueued>, BatchError> {
         let requests = jobs.into_iter().map(|job| JobRequest::of(&job)).collect::<Result<Vec<_>, _>>()?;
         let is_undeclared = |error: &EnqueueError| matches!(error, EnqueueError::UnknownKind { .. });
@@ -99,72 +134,71 @@ impl Queue {
         }
     }
 
-    /// Puts a job of any declared kind in.
+    /// Enqueues a job of any declared kind.
     pub async fn enqueue_request(&self, request: JobRequest) -> Result<Enqueued, EnqueueError> {
         let mut stored = self.accept(vec![request]).await?;
         stored.pop().ok_or_else(|| accept::no_answer().into())
     }
 
-    /// Puts up to 1,000 jobs of any declared kinds in, all or none.
+    /// Enqueues up to 1,000 jobs of any declared kinds, all or none.
     pub async fn enqueue_requests(&self, requests: Vec<JobRequest>) -> Result<Vec<Enqueued>, BatchError> {
         self.accept(requests).await
     }
 
-    /// Checks a request without storing it: for storing it by other means. To enqueue within a transaction of your own,
-    /// see [`Enqueue::within`].
+    /// Validates a request without storing it. To enqueue within a transaction of your own, see [`Enqueue::within`].
     pub async fn prepare(&self, request: JobRequest) -> Result<NewJob, EnqueueError> {
         self.checked(request).await
     }
 
-    /// One job.
+    /// Reads one job; `None` if there is no such job.
     pub async fn get(&self, id: JobId) -> Result<Option<JobRecord>, StoreError> {
         Ok(self.inner.store.get(vec![id]).await?.pop().flatten())
     }
 
-    /// Jobs, newest first; at most 200 a page.
+    /// Lists jobs, newest first; at most 200 a page.
     pub async fn list(&self, list: List) -> Result<Page, StoreError> {
         self.inner.store.list(List { limit: list.limit.clamp(1, PAGE_MAX), ..list }).await
     }
 
-    /// A job's attempts, oldest first; `None` if there is no such job.
+    /// Reads a job's attempts, oldest first; `None` if there is no such job.
     pub async fn attempts(&self, id: JobId) -> Result<Option<Vec<AttemptRecord>>, StoreError> {
         self.inner.store.attempts(id).await
     }
 
-    /// Jobs per queue and status.
+    /// Counts jobs per queue and status.
     pub async fn stats(&self) -> Result<Stats, StoreError> {
         self.inner.store.stats().await
     }
 
-    /// Every declared kind, by name, built-in ones included.
+    /// Reads every declared kind, by name, built-in ones included.
     pub async fn kinds(&self) -> Result<Vec<KindDefinition>, StoreError> {
         self.inner.kinds.all(&*self.inner.store).await
     }
 
-    /// Whether a kind is built in: always declared, not to be changed.
+    /// Whether a kind is built in: always declared, and cannot be changed.
     pub fn is_built_in(&self, kind: &Kind) -> bool {
         self.inner.kinds.is_built_in(kind)
     }
 
-    /// Declares the kind of a typed job: its schema comes from the type.
+    /// Declares the kind of a typed job, with the schema of its type.
     pub async fn declare<J: Job>(&self) -> Result<(), KindError> {
         self.put_kind(KindDefinition::of::<J>()?).await.map(|_| ())
     }
 
-    /// One round trip to the store, to see that it answers and takes writes.
+    /// Checks in one round trip that the store answers and takes writes.
     pub async fn ping(&self) -> Result<(), StoreError> {
         self.inner.store.ping().await
     }
 
-    /// The store underneath, for tools and tests that need its verbs as they are: in batches, and past the checks and
-    /// limits that this façade adds.
+    /// The underlying store, for tools and tests that need its verbs directly: in batches, and without the validation and
+    /// limits of this façade.
     pub fn store(&self) -> &Arc<dyn Store> {
         &self.inner.store
     }
 }
 
 impl JobRequest {
-    /// A request for a typed job.
+    /// A request for a typed job, with every option left to the kind's defaults.
     pub fn of<J: Job>(job: &J) -> Result<Self, crate::job::NotJson> {
         Ok(Self::new(J::KIND, Json::of(job)?))
     }

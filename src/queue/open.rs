@@ -1,4 +1,4 @@
-//! From a URL to an open queue.
+//! Settings of a queue, and opening it by URL.
 
 use std::sync::Arc;
 
@@ -7,7 +7,23 @@ use crate::job::limits::MAX_ATTEMPTS_MAX;
 use crate::job::{KindDefinition, Limits, RetryPolicy};
 use crate::store::{OpenError, Store, StoreMetrics, Wake, Wrapped};
 
-/// Settings of a queue about to be opened.
+/// Settings of a queue, from [`Queue::builder`].
+///
+/// ```no_run
+/// use std::time::Duration;
+/// use steadfast::{Queue, job::RetryPolicy};
+///
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// let queue = Queue::builder("postgres://shop@db.internal/shop")
+///     .schema("jobs")
+///     .default_max_attempts(10)
+///     .default_retry(RetryPolicy::spread(Duration::from_secs(5), Duration::from_secs(600)))
+///     .max_queue_depth(Some(1_000_000))
+///     .open()
+///     .await?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone)]
 pub struct QueueBuilder {
     url: SecretUrl,
@@ -34,32 +50,32 @@ impl QueueBuilder {
         }
     }
 
-    /// PostgreSQL: the schema that holds the tables; `public` unless set.
+    /// PostgreSQL: the schema of the tables; `public` by default.
     pub fn schema(mut self, name: impl Into<String>) -> Self {
         self.schema = Some(name.into());
         self
     }
 
-    /// PostgreSQL: runs on a server that can lose what it acknowledged (`fsync=off` and the like).
+    /// PostgreSQL: accepts a server that can lose what it acknowledged (`fsync=off` and the like).
     pub fn allow_unsafe_server_settings(mut self, allow: bool) -> Self {
         self.allow_unsafe_server_settings = allow;
         self
     }
 
-    /// Largest accepted payload; 256 KiB unless set.
+    /// The largest payload that is accepted; 256 KiB by default.
     pub fn payload_max_bytes(mut self, bytes: usize) -> Self {
         self.limits.payload_max_bytes = bytes;
         self
     }
 
-    /// Attempts of a job for which neither the caller nor its kind says how many; 3 unless set.
+    /// Attempts of a job where neither the request nor its kind says how many; 3 by default.
     pub fn default_max_attempts(mut self, attempts: u32) -> Self {
         self.limits.max_attempts_default = attempts;
         self
     }
 
-    /// How jobs are retried whose kind does not say; after 1 s to 60 s, tripling, unless set. Where several processes share
-    /// a database, the one that records a failure decides.
+    /// The retry policy of kinds without one; 1 s to 60 s, tripling, by default. Where several processes share a database,
+    /// the one that records a failure decides.
     pub fn default_retry(mut self, policy: RetryPolicy) -> Self {
         self.retry_default = policy;
         self
@@ -71,13 +87,13 @@ impl QueueBuilder {
         self
     }
 
-    /// Takes jobs of kinds that nobody declared.
+    /// Accepts jobs of kinds that are not declared, with any payload.
     pub fn allow_undeclared_kinds(mut self, allow: bool) -> Self {
         self.allow_undeclared_kinds = allow;
         self
     }
 
-    /// A queue with this many waiting jobs takes no more; no limit unless set.
+    /// A queue with this many waiting jobs accepts no more; no limit by default.
     pub fn max_queue_depth(mut self, jobs: Option<u64>) -> Self {
         self.max_queue_depth = jobs;
         self
@@ -89,19 +105,19 @@ impl QueueBuilder {
         self.assemble(Parts { store: Arc::new(Wrapped::new(parts.store, StoreMetrics)), ..parts })
     }
 
-    /// The same over a store of your own making, which is open already. `wake` should ring when jobs become ready.
+    /// Opens the queue over a store that is open already; see [`Queue::over`].
     pub fn over(self, store: Arc<dyn Store>, wake: Wake) -> Result<Queue, OpenError> {
-        self.assemble(Parts { store, wake, home: Home::Elsewhere })
+        self.assemble(Parts { store, wake, backend: Backend::Other })
     }
 
     fn assemble(self, parts: Parts) -> Result<Queue, OpenError> {
         let kinds = KindRegistry::new(self.built_in, self.allow_undeclared_kinds)
-            .map_err(|error| OpenError::new("the queue", &error, "mend the built-in kind").caused_by(error))?;
+            .map_err(|error| OpenError::new("the queue", &error, "correct the built-in kind").caused_by(error))?;
         Ok(Queue::assemble(parts, self.limits, self.max_queue_depth, kinds))
     }
 
-    /// Brings the database to the schema this program knows; answers how many steps that took. Running it again, or
-    /// twice at once, does no harm.
+    /// Migrates the database to the newest schema version of this program; answers how many migrations were applied.
+    /// Idempotent, and safe to run concurrently.
     pub async fn migrate(self) -> Result<usize, OpenError> {
         self.address()?.migrate().await
     }
@@ -109,7 +125,7 @@ impl QueueBuilder {
     fn address(&self) -> Result<Address, OpenError> {
         self.check_retries()?;
         let url = &*self.url.0;
-        // Everything behind the scheme may hold a password.
+        // Everything behind the scheme may contain a password.
         let scheme = url.split(':').next().unwrap_or_default();
         let way_out = "use sqlite://FILE or postgres://USER@HOST/DATABASE";
         match scheme {
@@ -130,12 +146,12 @@ impl QueueBuilder {
             let way_out = format!("use 1 to {MAX_ATTEMPTS_MAX}");
             return Err(OpenError::new("the queue", format!("default_max_attempts is {attempts}"), way_out));
         }
-        let mend = |problem| OpenError::new("the queue", problem, "mend default_retry");
-        self.retry_default.check().map_err(mend)
+        let explain = |problem| OpenError::new("the queue", problem, "correct default_retry");
+        self.retry_default.check().map_err(explain)
     }
 }
 
-/// A URL that may hold a password and therefore is not shown.
+/// A URL that may contain a password and is therefore not shown.
 #[derive(Clone)]
 struct SecretUrl(String);
 
@@ -145,25 +161,25 @@ impl std::fmt::Debug for SecretUrl {
     }
 }
 
-/// What a queue is put together from.
+/// The parts of an open queue.
 pub(super) struct Parts {
     pub(super) store: Arc<dyn Store>,
     pub(super) wake: Wake,
-    pub(super) home: Home,
+    pub(super) backend: Backend,
 }
 
-/// The store itself, for what only one of them can do: enqueueing within a transaction of the caller's.
+/// The concrete store, for what depends on it: enqueueing within a transaction of the caller's.
 #[derive(Debug)]
-pub(super) enum Home {
+pub(super) enum Backend {
     #[cfg(feature = "sqlite")]
     Sqlite(Arc<crate::store::sqlite::SqliteStore>),
     #[cfg(feature = "postgres")]
     Postgres(Arc<crate::store::postgres::PostgresStore>),
-    /// A store of somebody else's making.
-    Elsewhere,
+    /// Opened by the caller, and perhaps wrapped.
+    Other,
 }
 
-/// What a database URL points to.
+/// The settings of a store, parsed from a database URL.
 enum Address {
     #[cfg(feature = "sqlite")]
     Sqlite(crate::store::sqlite::SqliteSettings),
@@ -178,12 +194,12 @@ impl Address {
             Self::Sqlite(settings) => {
                 use crate::store::sqlite::SqliteStore;
                 let store = Arc::new(off_the_runtime(move || SqliteStore::open(settings)).await?);
-                Ok(Parts { wake: store.wake().clone(), home: Home::Sqlite(store.clone()), store })
+                Ok(Parts { wake: store.wake().clone(), backend: Backend::Sqlite(store.clone()), store })
             }
             #[cfg(feature = "postgres")]
             Self::Postgres(settings) => {
                 let store = Arc::new(crate::store::postgres::PostgresStore::open(settings).await?);
-                Ok(Parts { wake: store.wake().clone(), home: Home::Postgres(store.clone()), store })
+                Ok(Parts { wake: store.wake().clone(), backend: Backend::Postgres(store.clone()), store })
             }
         }
     }

@@ -1,5 +1,5 @@
-//! What operators do: to jobs (cancel, redrive, delete), queues (pause, resume), kinds and API tokens. Each act carries
-//! who asked for it.
+//! Operators' calls: on jobs (cancel, redrive, delete), queues (pause, resume), kinds and API tokens. Each carries the
+//! actor on whose behalf it is made.
 
 use std::sync::Arc;
 
@@ -11,8 +11,8 @@ use crate::store::{
 };
 
 impl Queue {
-    /// The same queue, on behalf of somebody: what is cancelled, redriven, deleted, paused, resumed, declared or forgotten
-    /// through it is said to be this actor's doing.
+    /// The same queue, on behalf of an actor: what is cancelled, redriven, deleted, paused, resumed or declared through it is
+    /// attributed to that actor.
     pub fn by(&self, actor: Actor) -> Self {
         Self { inner: self.inner.clone(), by: Some(Arc::new(actor)) }
     }
@@ -21,7 +21,7 @@ impl Queue {
         self.by.as_deref().cloned()
     }
 
-    /// Stops a job: at once if it waits; if it runs, its handler is told.
+    /// Cancels a job: at once if it waits; if it runs, its handler is told to stop.
     pub async fn cancel(&self, id: JobId) -> Result<Cancelled, StoreError> {
         let cancelled = only(self.inner.store.cancel(Cancel::new([id]).by(self.actor())).await?)?;
         if cancelled == Cancelled::Requested {
@@ -30,22 +30,22 @@ impl Queue {
         Ok(cancelled)
     }
 
-    /// Puts a failed or cancelled job back into the queue, as if new.
+    /// Puts a permanently failed or cancelled job back into the queue, with `attempts` at 0.
     pub async fn redrive(&self, id: JobId) -> Result<Redriven, StoreError> {
         only(self.inner.store.redrive(Redrive::new([id]).by(self.actor())).await?)
     }
 
-    /// Removes a finished job for good.
+    /// Deletes a finished job with its history.
     pub async fn delete(&self, id: JobId) -> Result<Deleted, StoreError> {
         only(self.inner.store.delete(Delete::new([id]).by(self.actor())).await?)
     }
 
-    /// Jobs of this queue are not started until it is resumed.
+    /// Pauses a queue: its jobs are not claimed until it is resumed; running jobs go on.
     pub async fn pause(&self, queue: QueueName) -> Result<(), StoreError> {
         self.inner.store.pause(Pause::new(queue).by(self.actor())).await
     }
 
-    /// Ends a pause.
+    /// Resumes a paused queue.
     pub async fn resume(&self, queue: QueueName) -> Result<(), StoreError> {
         self.inner.store.resume(Resume::new(queue).by(self.actor())).await
     }
@@ -55,27 +55,27 @@ impl Queue {
         self.inner.kinds.put(&*self.inner.store, definition, self.actor()).await
     }
 
-    /// Forgets a kind; its jobs go on. `false` if it was not declared.
+    /// Deletes the declaration of a kind; its jobs go on. `false` if it was not declared.
     pub async fn delete_kind(&self, kind: &Kind) -> Result<bool, KindError> {
         self.inner.kinds.delete(&*self.inner.store, kind, self.actor()).await
     }
 
-    /// Keeps an API token, or replaces the one with its id.
+    /// Stores an API token, or replaces the one with its id.
     pub async fn put_token(&self, token: TokenRecord) -> Result<(), StoreError> {
         self.inner.store.put_token(PutToken::new(token).by(self.actor())).await
     }
 
-    /// Forgets an API token.
+    /// Deletes an API token.
     pub async fn delete_token(&self, id: &str, last_admin: LastAdmin) -> Result<TokenDeleted, StoreError> {
         self.inner.store.delete_token(DeleteToken::new(id, last_admin).by(self.actor())).await
     }
 
-    /// Every API token, by id.
+    /// Reads every API token, by id.
     pub async fn tokens(&self) -> Result<Vec<TokenRecord>, StoreError> {
         self.inner.store.tokens().await
     }
 
-    /// Whether there ever was an API token, also if all are gone.
+    /// Whether there has ever been an API token, even if all are deleted.
     pub async fn had_token(&self) -> Result<bool, StoreError> {
         self.inner.store.had_token().await
     }

@@ -1,7 +1,7 @@
-//! Does a payload fit its kind's schema? Answered within bounds of time and memory, whatever the two are.
+//! Validates payloads against the schema of their kind, within bounds of time and memory whatever the two are.
 //!
-//! Three passes at most, each with an [`Allowance`]: whether it fits; if not, what is wrong with it; and if there is too
-//! much wrong to list, the first error, or at least a place. [`check_pool`](super::check_pool) says where this runs, and
+//! Three passes at most, each with an [`Allowance`]: whether the payload is valid; if not, its errors; and if there are too
+//! many to list, the first one, or at least where it is. [`check_pool`](super::check_pool) says where this runs, and
 //! `docs/adr/0008-bounded-payload-checks.md` why it is done like this.
 
 use std::fmt::Write;
@@ -34,7 +34,7 @@ const TIME_IN_PLACE_MAX: Duration = Duration::from_millis(20);
 const SHORT_TEXT_MAX_BYTES: usize = 4 * 1024;
 /// 64 errors made are a few hundred kilobytes; a schema with alternatives makes many for one that is shown.
 const ERRORS_MADE_MAX: usize = 64;
-/// 5 errors are enough to mend a payload.
+/// 5 errors are enough to correct a payload.
 const ERRORS_SHOWN_MAX: usize = 5;
 /// 300 characters of an error: it may quote the payload.
 const ERROR_MAX_CHARS: usize = 300;
@@ -52,7 +52,7 @@ pub(super) struct PayloadCheck {
     prices: Prices,
 }
 
-/// Why there is no check for a schema.
+/// Why a schema cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Unusable {
     /// It is not a JSON Schema, or uses what is not supported.
@@ -61,15 +61,15 @@ pub(super) enum Unusable {
     TooExpensive(String),
 }
 
-/// What came of a check.
+/// The result of a check.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Verdict {
     Fits,
     /// What is wrong, and where.
     Misfit(Vec<String>),
-    /// Nobody knows whether it fits: finding out takes more than is allowed.
+    /// Not known whether it fits: finding out takes more steps than allowed.
     TooExpensive,
-    /// As that, but only the time ran out: it may go better another time.
+    /// The time ran out, although steps were left: a retry may succeed.
     TookTooLong,
 }
 
@@ -138,7 +138,7 @@ impl PayloadCheck {
         }
     }
 
-    /// Several, or the first, or where something is wrong.
+    /// Several errors, or the first, or the location of one.
     fn errors(&self, payload: &Value, allowance: Allowance) -> Vec<String> {
         let several = metered(allowance, || {
             let errors = self.validator.iter_errors(Metered(payload));
@@ -149,26 +149,26 @@ impl PayloadCheck {
         }
         match metered(allowance, || self.validator.validate(Metered(payload)).err().map(|error| described(&error))) {
             Ok((error, _)) => error.into_iter().collect(),
-            Err(Stopped::Errors(places)) => {
-                let mut place = Place::default();
-                place.find_deepest(payload, &places, &mut String::new(), 0);
-                vec![shortened(format_args!("{}fits none of the alternatives that the schema has", at(&place.path)))]
+            Err(Stopped::Errors(failed_at)) => {
+                let mut deepest = DeepestError::default();
+                deepest.find(payload, &failed_at, &mut String::new(), 0);
+                vec![shortened(format_args!("{}fits none of the alternatives that the schema has", at(&deepest.path)))]
             }
             Err(_) => vec!["it does not fit, and to say where takes too long".to_owned()],
         }
     }
 }
 
-/// The deepest place with an error: closest to the cause, where alternatives refer to each other.
+/// The location of the deepest error: closest to the cause, where alternatives refer to each other.
 #[derive(Default)]
-struct Place {
+struct DeepestError {
     path: String,
     depth: usize,
 }
 
-impl Place {
-    fn find_deepest(&mut self, value: &Value, places: &[usize], path: &mut String, depth: usize) {
-        if depth > self.depth && places.contains(&address(value)) {
+impl DeepestError {
+    fn find(&mut self, value: &Value, failed_at: &[usize], path: &mut String, depth: usize) {
+        if depth > self.depth && failed_at.contains(&address(value)) {
             path.clone_into(&mut self.path);
             self.depth = depth;
         }
@@ -178,7 +178,7 @@ impl Place {
             if path.len() < 2 * ERROR_MAX_CHARS {
                 let _ = write!(path, "/{step}");
             }
-            self.find_deepest(child, places, path, depth + 1);
+            self.find(child, failed_at, path, depth + 1);
             path.truncate(length);
         };
         match value {
@@ -204,7 +204,7 @@ fn invalid(error: &ValidationError<'_>) -> String {
     if is_pattern { text + hint } else { text }
 }
 
-/// Written out only as far as it is shown: an error may quote a whole payload.
+/// Formatted only up to the limit: an error may quote a whole payload.
 fn shortened(text: std::fmt::Arguments<'_>) -> String {
     struct UpTo(String, usize);
     impl Write for UpTo {

@@ -71,8 +71,8 @@ fn a_tree_of_rules_is_accepted_and_a_wrong_leaf_is_found_where_it_is() {
     assert_eq!(verdict(rules(), rule("leaf", 11)), Verdict::Fits);
     assert_eq!(verdict(rules(), rule("leaf", NESTED)), Verdict::Fits);
     let Verdict::Misfit(errors) = verdict(rules(), rule("leef", 11)) else { panic!("it does not fit") };
-    let place = format!("at {}/type:", "/child".repeat(11));
-    assert!(errors.len() == 1 && errors[0].starts_with(&place), "{errors:?}");
+    let location = format!("at {}/type:", "/child".repeat(11));
+    assert!(errors.len() == 1 && errors[0].starts_with(&location), "{errors:?}");
 }
 
 #[test]
@@ -81,7 +81,7 @@ fn thousands_of_wrong_elements_are_one_error_of_three_hundred_characters_at_most
     let addresses =
         json!({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "maxItems": 50}]});
     let any = json!({"anyOf": [{"type": "string"}, {"type": "boolean"}, {"type": "null"}, {"type": "object"}]});
-    for (schema, place) in [
+    for (schema, location) in [
         (json!({"properties": {"to": addresses}}), "at /to/0: fits none"),
         (json!({"properties": {"to": {"items": any}}}), "at /to/0: "),
         (json!({"properties": {"to": {"items": {"type": "string"}}}}), "at /to/0: 0 is not of type"),
@@ -89,7 +89,7 @@ fn thousands_of_wrong_elements_are_one_error_of_three_hundred_characters_at_most
     ] {
         let Verdict::Misfit(errors) = verdict(schema, json!({"to": elements})) else { panic!("it does not fit") };
         assert_eq!(errors.len(), 1);
-        assert!(errors[0].starts_with(place) && errors[0].chars().count() <= 300, "{errors:?}");
+        assert!(errors[0].starts_with(location) && errors[0].chars().count() <= 300, "{errors:?}");
     }
 }
 
@@ -111,7 +111,7 @@ fn a_schema_that_doubles_with_every_reference_is_refused_whatever_it_is_made_of(
     refused(named);
     // Ten levels are a thousand schemas: fine.
     assert_eq!(verdict(doubling(10, |next| json!({"allOf": [next, next]})), json!(1)), Verdict::Fits);
-    // To different places of the payload they may lead as often as they like.
+    // To different values of the payload they may lead as often as they like.
     let tree = doubling(27, |next| json!({"type": "object", "properties": {"a": next, "b": next}}));
     assert_eq!(verdict(tree, json!({"a": {}, "b": {}})), Verdict::Fits);
 }

@@ -1,8 +1,8 @@
-//! Declared kinds, remembered for a few seconds. The store is what counts: another process may declare, change or forget a
-//! kind at any time.
+//! A cache of declared kinds, for a few seconds. The store is authoritative: another process may declare, change or delete
+//! a kind at any time.
 //!
-//! A schema is compiled when the first payload of its kind comes ([`payload_check`](super::payload_check)), and stays
-//! compiled until it changes: the other kinds cost nothing, and one that cannot be used stands in nobody's way.
+//! A schema is compiled when the first payload of its kind arrives ([`payload_check`](super::payload_check)), and stays
+//! compiled until it changes: unused kinds cost nothing, and one with a bad schema affects no other.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -21,9 +21,9 @@ use crate::store::{Actor, DeleteKind, PutKind, Store, StoreError, StoreErrorKind
 
 /// 2 s: how long a change made by another process may go unnoticed.
 const FRESH: Duration = Duration::from_secs(2);
-/// 20 ms: an unknown kind is looked for again, but a flood of them does not become a flood of queries.
+/// 20 ms: an unknown kind is looked up again, but a flood of them does not become a flood of queries.
 const FRESH_FOR_UNKNOWN: Duration = Duration::from_millis(20);
-/// 10 times what it takes to load the kinds: looking for unknown ones takes a tenth of the time at most.
+/// 10 times what it takes to load the kinds: looking up unknown ones takes a tenth of the time at most.
 const FRESH_FOR_UNKNOWN_PER_LOAD: u32 = 10;
 /// 8 unknown kinds get suggestions each time the kinds are loaded; a batch of 1,000 typos has one cause.
 const SUGGESTIONS_PER_LOAD: u32 = 8;
@@ -34,31 +34,31 @@ type Kinds = HashMap<Kind, Arc<DeclaredKind>>;
 pub(super) struct KindRegistry {
     built_in: HashMap<Kind, Arc<DeclaredKind>>,
     allow_undeclared: bool,
-    known: RwLock<Known>,
+    loaded: RwLock<LoadedKinds>,
     checks: CheckPool,
 }
 
-/// What was declared when it was last loaded.
+/// The declared kinds, as they were last loaded.
 #[derive(Debug, Default, Clone)]
-struct Known {
+struct LoadedKinds {
     kinds: Arc<Kinds>,
-    loaded: Option<Instant>,
+    at: Option<Instant>,
     load_took: Duration,
     suggested: Arc<AtomicU32>,
 }
 
-impl Known {
+impl LoadedKinds {
     fn is_fresh(&self, for_at_most: Duration) -> bool {
-        self.loaded.is_some_and(|loaded| loaded.elapsed() < for_at_most)
+        self.at.is_some_and(|at| at.elapsed() < for_at_most)
     }
 }
 
-/// A kind, ready to check payloads.
+/// A kind with its compiled schema.
 #[derive(Debug)]
 pub(super) struct DeclaredKind {
     definition: KindDefinition,
     checks: CheckPool,
-    /// Compiled on first use, or found to be unusable.
+    /// Compiled on first use; an error if the schema cannot be used.
     check: OnceCell<Result<Arc<PayloadCheck>, Unusable>>,
 }
 
@@ -71,7 +71,7 @@ impl DeclaredKind {
         &self.definition.defaults
     }
 
-    /// Bounded in time and memory, whatever schema and payload are; what is not small happens on threads of its own.
+    /// Validates a payload, bounded in time and memory; what is not small runs on the [`CheckPool`].
     pub(super) async fn check_payload(&self, payload: &Json) -> Result<(), EnqueueError> {
         if self.definition.schema.is_none() {
             return Ok(());
@@ -93,7 +93,7 @@ impl DeclaredKind {
         }
     }
 
-    /// That the schema can be used.
+    /// The compiled schema.
     async fn compiled(&self) -> Result<Arc<PayloadCheck>, KindError> {
         let compile = async || {
             let schema = self.definition.schema.clone().unwrap_or_default();
@@ -130,7 +130,7 @@ impl KindRegistry {
         let registry = Self { allow_undeclared, ..Self::default() };
         let built_in = built_in.into_iter().map(|definition| {
             let kind = definition.kind.clone();
-            // Here and now: who opens a queue with kinds of their own wants to know.
+            // Not on first use: a bad schema of a built-in kind is an error at open.
             let check = definition.schema.as_ref().map(PayloadCheck::compile).transpose();
             let check = check.map_err(|error| unusable(kind.clone(), error))?.map(|check| Ok(Arc::new(check)));
             let declared = DeclaredKind {
@@ -142,7 +142,7 @@ impl KindRegistry {
         Ok(Self { built_in: built_in.collect::<Result<_, KindError>>()?, ..registry })
     }
 
-    /// Work of a request that takes too long for a thread of the runtime.
+    /// Runs work that would block a thread of the runtime for too long.
     pub(super) async fn off_the_runtime<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
@@ -213,21 +213,21 @@ impl KindRegistry {
         Ok(all)
     }
 
-    /// What is declared, no older than the answer of `for_at_most`.
+    /// The declared kinds, no older than `for_at_most` answers.
     async fn recent(
         &self,
         store: &dyn Store,
-        for_at_most: impl FnOnce(&Known) -> Duration,
-    ) -> Result<Known, StoreError> {
-        let known = self.known.read().unwrap_or_else(PoisonError::into_inner).clone();
+        for_at_most: impl FnOnce(&LoadedKinds) -> Duration,
+    ) -> Result<LoadedKinds, StoreError> {
+        let known = self.loaded.read().unwrap_or_else(PoisonError::into_inner).clone();
         if known.is_fresh(for_at_most(&known)) {
             return Ok(known);
         }
         let began = Instant::now();
         let definitions = match store.kinds().await {
             Ok(definitions) => definitions,
-            // The enqueue that follows meets the same trouble and reports it; a check on what we knew is still a check.
-            Err(_) if known.loaded.is_some() => return Ok(known),
+            // Kinds loaded earlier will do: the enqueue that follows meets the same error and reports it.
+            Err(_) if known.at.is_some() => return Ok(known),
             Err(error) => return Err(error),
         };
         let kinds = definitions.into_iter().map(|definition| {
@@ -238,13 +238,13 @@ impl KindRegistry {
             }
         });
         let kinds = Arc::new(kinds.collect());
-        let known = Known { kinds, loaded: Some(began), load_took: began.elapsed(), suggested: Arc::default() };
-        *self.known.write().unwrap_or_else(PoisonError::into_inner) = known.clone();
+        let known = LoadedKinds { kinds, at: Some(began), load_took: began.elapsed(), suggested: Arc::default() };
+        *self.loaded.write().unwrap_or_else(PoisonError::into_inner) = known.clone();
         Ok(known)
     }
 
     fn forget(&self) {
-        self.known.write().unwrap_or_else(PoisonError::into_inner).loaded = None;
+        self.loaded.write().unwrap_or_else(PoisonError::into_inner).at = None;
     }
 }
 

@@ -1,10 +1,10 @@
-//! What a schema may cost before a payload is seen: its size, its depth, and how far it unfolds when references are
-//! followed. Beyond that it is refused when it is declared.
+//! Limits on schemas: size, depth, and how far they unfold when references are followed. A schema beyond them is refused
+//! when its kind is declared.
 //!
-//! Time spent on a payload is bounded where the payload is read ([`metered_json`](super::metered_json)). What is left for
-//! here is what no payload shows: `a` = twice `b`, `b` = twice `c`, … is short to write and takes for ever to compile or
-//! to follow. Every object of the document is taken for a schema, also where it is data: the bound holds for more than
-//! there is. Each is counted once, however many references lead to it.
+//! The time spent on a payload is bounded where the payload is read ([`metered_json`](super::metered_json)). Left for here
+//! is what does not depend on the payload: `a` = twice `b`, `b` = twice `c`, … is short to write and takes for ever to
+//! compile. Every object of the document counts as a schema, also where it is data, so the bound is conservative. Each is
+//! counted once, however many references lead to it.
 
 use std::collections::{HashMap, HashSet};
 
@@ -18,13 +18,13 @@ const VALUES_MAX: usize = 20_000;
 const PATTERNS_MAX: usize = 100;
 /// 50,000: bytes of names in `properties` times the patterns beside them, which the compiler tries on each other.
 const NAMES_BY_PATTERNS_MAX: usize = 50_000;
-/// 10,000 schemas for one place of a payload, with all references followed and all alternatives tried.
+/// 10,000 schemas for one value of a payload, with all references followed and all alternatives tried.
 const UNFOLDED_MAX: u64 = 10_000;
-/// 128 references or alternatives within each other, for one place of a payload.
+/// 128 references or alternatives within each other, for one value of a payload.
 const UNFOLDED_DEPTH_MAX: usize = 128;
-/// 20,000 over all places with `unevaluated…`: these are unfolded by the compiler, at 10 µs each.
+/// 20,000 over all schemas with `unevaluated…`: these are unfolded by the compiler, at 10 µs each.
 const UNEVALUATED_MAX: u64 = 20_000;
-/// 100,000 places to look for the targets of references: more only with many `$id`s.
+/// 100,000 look-ups of the targets of references: more only with many `$id`s.
 const LOOK_UPS_MAX: usize = 100_000;
 /// The schemas of JSON Schema itself may be referred to; they unfold to less than this.
 const META_SCHEMA_UNFOLDED: u64 = 200;
@@ -32,7 +32,7 @@ const META_SCHEMA_UNFOLDED: u64 = 200;
 /// What an accepted schema costs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct SchemaCost {
-    /// At most so many schemas are passed for one place of a payload without looking at it.
+    /// At most this many schemas apply to one value of a payload without reading it.
     pub(super) silent: u64,
     pub(super) has_patterns: bool,
 }
@@ -132,11 +132,11 @@ impl<'s> Survey<'s> {
     }
 }
 
-/// How many schemas are applied to one place of a payload.
+/// How many schemas apply to one value of a payload.
 #[derive(Debug, Clone, Copy, Default)]
 struct Unfolded {
     schemas: u64,
-    /// Those of them that do not look at the payload.
+    /// Those of them that do not read the payload.
     silent: u64,
 }
 
@@ -144,7 +144,7 @@ struct Unfolding<'s> {
     survey: &'s Survey<'s>,
     look_ups: usize,
     known: HashMap<usize, Unfolded>,
-    /// Being unfolded: to come back to one of these closes a cycle, which the validator counts when it passes there.
+    /// Being unfolded: returning to one of these closes a cycle, which is metered when a payload goes through it.
     open: HashSet<usize>,
 }
 
@@ -185,7 +185,7 @@ impl<'s> Unfolding<'s> {
         Ok(sum)
     }
 
-    /// The parts of a keyword that apply to the same place of the payload as the keyword itself.
+    /// The parts of a keyword that apply to the same value of the payload as the keyword itself.
     fn applied_in_place(
         &mut self,
         keyword: &str,
@@ -207,7 +207,7 @@ impl<'s> Unfolding<'s> {
         }
     }
 
-    /// The most expensive of all places the reference may mean.
+    /// The most expensive of all targets that the reference may have.
     fn of_reference(&mut self, reference: &'s str, depth: usize) -> Result<Unfolded, TooExpensive> {
         let (uri, fragment) = reference.split_once('#').unwrap_or((reference, ""));
         if is_of_json_schema(uri) {

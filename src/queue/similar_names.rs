@@ -1,4 +1,4 @@
-//! "Did you mean …?" for the name of a kind.
+//! Suggestions for a misspelt kind ("did you mean …?").
 
 use std::cmp::Reverse;
 
@@ -10,7 +10,7 @@ const SUGGESTIONS_MAX: usize = 3;
 const COMPARED_MAX: usize = 256;
 const SIMILAR: f64 = 0.75;
 
-/// Known kinds whose names are a typo away. Where there are many, those are looked at that begin alike the longest.
+/// Known kinds with similar names. Of very many, only those with the longest common prefix are compared.
 pub(super) fn closest<'k>(kind: &Kind, known: impl Iterator<Item = &'k Kind>) -> Vec<Kind> {
     let mut candidates: Vec<&Kind> = known.collect();
     if candidates.len() > COMPARED_MAX {

@@ -1,40 +1,40 @@
-//! Who asked for an operator's act. Carried along with the request, so that whoever records acts can say by whom.
+//! On whose behalf an operator's request is made. Carried with the request, so that calls can be attributed.
 
 use std::net::IpAddr;
 
-/// Somebody who acts on jobs, queues, kinds or tokens over the API.
+/// The originator of an operator's request: an API token, a request and an address. See [`Queue::by`](crate::Queue::by).
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Actor {
-    /// The public id of the API token; `None` on a server that is open to everybody, and for the operator's own token.
+    /// The public id of the API token; `None` without authentication, and for the token of the server's settings.
     pub token_id: Option<String>,
-    /// What people call the token.
+    /// The name of the token.
     pub token_name: String,
-    /// The request's id, as in the answer and in the log.
+    /// The id of the HTTP request, as in the response and in the log.
     pub request_id: Option<String>,
-    /// Where the request came from.
+    /// The client's address.
     pub address: Option<IpAddr>,
 }
 
 impl Actor {
-    /// Somebody by this name.
+    /// An actor of this name, with nothing else known.
     pub fn new(name: impl Into<String>) -> Self {
         Self { token_id: None, token_name: name.into(), request_id: None, address: None }
     }
 
-    /// Who showed the API token with this id.
+    /// Sets the id of the API token.
     pub fn token(mut self, id: impl Into<String>) -> Self {
         self.token_id = Some(id.into());
         self
     }
 
-    /// In this request.
+    /// Sets the id of the HTTP request.
     pub fn request(mut self, id: impl Into<String>) -> Self {
         self.request_id = Some(id.into());
         self
     }
 
-    /// From this address.
+    /// Sets the client's address.
     pub fn address(mut self, address: IpAddr) -> Self {
         self.address = Some(address);
         self

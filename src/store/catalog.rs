@@ -6,10 +6,10 @@ use super::sealed::Sealed;
 use super::{Actor, LastAdmin, StoreError, TokenDeleted, TokenRecord};
 use crate::job::{Kind, KindDefinition, QueueName};
 
-/// What is known besides jobs: queues, kinds, tokens.
+/// Verbs on the catalog: queues, kinds and API tokens.
 #[async_trait]
 pub trait CatalogStore: Sealed {
-    /// No job of this queue is claimed until it is resumed. Running jobs go on. The queue need not exist yet.
+    /// Pauses a queue: none of its jobs is claimed until it is resumed. Running jobs go on. The queue need not exist yet.
     async fn pause(&self, pause: Pause) -> Result<(), StoreError>;
 
     /// Ends a pause.
@@ -18,160 +18,159 @@ pub trait CatalogStore: Sealed {
     /// Declares a kind, or changes its declaration; `true` if it is new.
     async fn put_kind(&self, put: PutKind) -> Result<bool, StoreError>;
 
-    /// Forgets a kind; its jobs go on. `false` if it was not declared.
+    /// Deletes the declaration of a kind; its jobs go on. `false` if it was not declared.
     async fn delete_kind(&self, delete: DeleteKind) -> Result<bool, StoreError>;
 
     /// Every declared kind, by name.
     async fn kinds(&self) -> Result<Vec<KindDefinition>, StoreError>;
 
-    /// Adds an API token, or replaces the one with its id. From then on there was a token.
+    /// Adds an API token, or replaces the one with its id. From then on [`had_token`](Self::had_token) is `true`.
     async fn put_token(&self, put: PutToken) -> Result<(), StoreError>;
 
     /// Every API token, by id.
     async fn tokens(&self) -> Result<Vec<TokenRecord>, StoreError>;
 
-    /// Whether there ever was an API token, also if all are gone.
+    /// Whether there has ever been an API token, even if all are deleted.
     async fn had_token(&self) -> Result<bool, StoreError>;
 
-    /// Forgets an API token. Two calls at the same time never delete the last two with the scope `admin` if each is
-    /// to keep the last one.
+    /// Deletes an API token. With [`LastAdmin::Keep`], concurrent calls never delete the last token with the scope `admin`.
     async fn delete_token(&self, delete: DeleteToken) -> Result<TokenDeleted, StoreError>;
 }
 
-/// A queue to be paused.
+/// Request of [`pause`](CatalogStore::pause).
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Pause {
-    /// Its name.
+    /// The queue.
     pub queue: QueueName,
     /// On whose behalf.
     pub by: Option<Actor>,
 }
 
 impl Pause {
-    /// Its name.
+    /// Pauses `queue`.
     pub fn new(queue: QueueName) -> Self {
         Self { queue, by: None }
     }
 
-    /// On behalf of somebody.
+    /// Sets on whose behalf.
     pub fn by(mut self, actor: Option<Actor>) -> Self {
         self.by = actor;
         self
     }
 }
 
-/// A queue whose pause ends.
+/// Request of [`resume`](CatalogStore::resume).
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Resume {
-    /// Its name.
+    /// The queue.
     pub queue: QueueName,
     /// On whose behalf.
     pub by: Option<Actor>,
 }
 
 impl Resume {
-    /// Its name.
+    /// Resumes `queue`.
     pub fn new(queue: QueueName) -> Self {
         Self { queue, by: None }
     }
 
-    /// On behalf of somebody.
+    /// Sets on whose behalf.
     pub fn by(mut self, actor: Option<Actor>) -> Self {
         self.by = actor;
         self
     }
 }
 
-/// A kind to be declared.
+/// Request of [`put_kind`](CatalogStore::put_kind).
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct PutKind {
-    /// What is declared.
+    /// The declaration.
     pub definition: KindDefinition,
     /// On whose behalf.
     pub by: Option<Actor>,
 }
 
 impl PutKind {
-    /// What is declared.
+    /// Declares `definition.kind`.
     pub fn new(definition: KindDefinition) -> Self {
         Self { definition, by: None }
     }
 
-    /// On behalf of somebody.
+    /// Sets on whose behalf.
     pub fn by(mut self, actor: Option<Actor>) -> Self {
         self.by = actor;
         self
     }
 }
 
-/// A kind to be forgotten.
+/// Request of [`delete_kind`](CatalogStore::delete_kind).
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct DeleteKind {
-    /// Its name.
+    /// The kind.
     pub kind: Kind,
     /// On whose behalf.
     pub by: Option<Actor>,
 }
 
 impl DeleteKind {
-    /// Its name.
+    /// Deletes `kind`.
     pub fn new(kind: Kind) -> Self {
         Self { kind, by: None }
     }
 
-    /// On behalf of somebody.
+    /// Sets on whose behalf.
     pub fn by(mut self, actor: Option<Actor>) -> Self {
         self.by = actor;
         self
     }
 }
 
-/// An API token to be kept.
+/// Request of [`put_token`](CatalogStore::put_token).
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct PutToken {
-    /// The token.
+    /// The token, with the hash of its secret.
     pub token: TokenRecord,
     /// On whose behalf.
     pub by: Option<Actor>,
 }
 
 impl PutToken {
-    /// The token.
+    /// Stores `token`.
     pub fn new(token: TokenRecord) -> Self {
         Self { token, by: None }
     }
 
-    /// On behalf of somebody.
+    /// Sets on whose behalf.
     pub fn by(mut self, actor: Option<Actor>) -> Self {
         self.by = actor;
         self
     }
 }
 
-/// An API token to be forgotten.
+/// Request of [`delete_token`](CatalogStore::delete_token).
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct DeleteToken {
-    /// Its id.
+    /// The token's public id.
     pub id: String,
-    /// Whether it may be the last one that can make others.
+    /// What to do if it is the last token with the scope `admin`.
     pub last_admin: LastAdmin,
     /// On whose behalf.
     pub by: Option<Actor>,
 }
 
 impl DeleteToken {
-    /// The token with this id.
+    /// Deletes the token with this id.
     pub fn new(id: impl Into<String>, last_admin: LastAdmin) -> Self {
         Self { id: id.into(), last_admin, by: None }
     }
 
-    /// On behalf of somebody.
+    /// Sets on whose behalf.
     pub fn by(mut self, actor: Option<Actor>) -> Self {
         self.by = actor;
         self

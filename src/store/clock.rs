@@ -1,4 +1,4 @@
-//! The time by which a store on this machine decides what is due. PostgreSQL has its own and does not use this.
+//! The clock of the SQLite store. On PostgreSQL the server's clock decides, and this is not used.
 
 use std::fmt;
 use std::sync::Mutex;
@@ -6,16 +6,16 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 
-/// Where the time comes from.
+/// A source of time, so that tests can control it.
 pub trait Clock: fmt::Debug + Send + Sync + 'static {
     /// The time of day.
     fn wall(&self) -> Timestamp;
 
-    /// Time that passed since some fixed moment; never jumps, stands still while the machine sleeps.
+    /// Monotonic time since some fixed moment; never jumps, stands still while the machine sleeps.
     fn elapsed(&self) -> Duration;
 }
 
-/// This machine's clock.
+/// The clock of this machine.
 #[derive(Debug)]
 pub struct SystemClock(Instant);
 
@@ -35,24 +35,24 @@ impl Clock for SystemClock {
     }
 }
 
-/// A clock that stands still until it is moved. For tests.
+/// A clock for tests, which stands still until it is advanced.
 #[derive(Debug)]
 pub struct HeldClock(Mutex<(Timestamp, Duration)>);
 
 impl HeldClock {
-    /// Stands at this time.
+    /// A clock that shows this time.
     pub fn at(now: Timestamp) -> Self {
         Self(Mutex::new((now, Duration::ZERO)))
     }
 
-    /// Time passes.
+    /// Lets time pass: both clocks move.
     pub fn advance(&self, by: Duration) {
         let mut held = self.lock();
         held.0 += by;
         held.1 += by;
     }
 
-    /// Somebody sets the clock: the time of day jumps, but no time passes.
+    /// Sets the time of day, as an administrator does: it jumps, but no time passes.
     pub fn set_wall(&self, wall: Timestamp) {
         self.lock().0 = wall;
     }

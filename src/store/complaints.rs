@@ -1,8 +1,8 @@
-//! Saying that the store cannot be used: at once, and then once a minute for as long as it goes on. A loop that tries
-//! again several times a second, or a flood of requests, must not fill the log (and the disk, which may be what is full).
+//! Throttles log lines about store errors: the first is logged at once, then one a minute while the error persists. A loop
+//! that retries several times a second, or a flood of requests, must not fill the log (and the disk, which may be full).
 //!
-//! It never decides what is done about the trouble. Kinds of trouble are told apart, so that a new one is said at once;
-//! who met it is not: a full disk stops every loop, and is said once for all of them.
+//! Errors are told apart by their kind only, not by who met them: a full disk stops every loop and is logged once for all
+//! of them. What is done about an error is up to the caller.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -10,16 +10,16 @@ use std::time::{Duration, Instant};
 use super::{StoreError, StoreErrorKind};
 use crate::planted::{Bug, planted};
 
-/// 1 min: often enough for whoever looks, too seldom to fill anything.
+/// 1 min: often enough for people who look, too seldom to fill a disk.
 const INTERVAL: Duration = Duration::from_secs(60);
 
-/// What this process has said last, and how often it has kept quiet since.
-static SAID: Mutex<Said> = Mutex::new(Said(Vec::new()));
+/// When each kind of error was last logged by this process, and how many were suppressed since.
+static THROTTLE: Mutex<Throttle> = Mutex::new(Throttle(Vec::new()));
 
-struct Said(Vec<(StoreErrorKind, Instant, u64)>);
+struct Throttle(Vec<(StoreErrorKind, Instant, u64)>);
 
-impl Said {
-    /// How often it went unsaid, if it is time to say it.
+impl Throttle {
+    /// How many were suppressed, if it is time to log one again.
     fn is_due(&mut self, kind: StoreErrorKind, now: Instant) -> Option<u64> {
         let Some((_, last, unsaid)) = self.0.iter_mut().find(|(known, ..)| *known == kind) else {
             self.0.push((kind, now, 0));
@@ -34,12 +34,12 @@ impl Said {
     }
 }
 
-/// `doing` says what does not work, in a sentence.
-pub(crate) fn complain(error: &StoreError, doing: &'static str) {
-    let due = SAID.lock().unwrap_or_else(PoisonError::into_inner).is_due(error.kind(), Instant::now());
+/// Logs a store error as a warning, or at `debug` while it is suppressed. `message` says what does not work.
+pub(crate) fn complain(error: &StoreError, message: &'static str) {
+    let due = THROTTLE.lock().unwrap_or_else(PoisonError::into_inner).is_due(error.kind(), Instant::now());
     match due.or(planted(Bug::EveryPollIsLogged).then_some(0)) {
-        Some(unsaid) => tracing::warn!(?error, unsaid, "{doing}"),
-        None => tracing::debug!(?error, "{doing}"),
+        Some(unsaid) => tracing::warn!(?error, unsaid, "{message}"),
+        None => tracing::debug!(?error, "{message}"),
     }
 }
 
@@ -48,12 +48,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_trouble_is_said_at_once_then_once_a_minute_with_how_often_it_went_unsaid() {
-        let (mut said, start) = (Said(Vec::new()), Instant::now());
-        let mut at = |seconds, kind| said.is_due(kind, start + Duration::from_secs(seconds));
+    fn an_error_is_logged_at_once_then_once_a_minute_with_how_many_were_suppressed() {
+        let (mut throttle, start) = (Throttle(Vec::new()), Instant::now());
+        let mut at = |seconds, kind| throttle.is_due(kind, start + Duration::from_secs(seconds));
         assert_eq!(at(0, StoreErrorKind::Full), Some(0));
         assert_eq!((at(1, StoreErrorKind::Full), at(59, StoreErrorKind::Full)), (None, None));
-        assert_eq!(at(59, StoreErrorKind::Unavailable), Some(0), "another trouble is news");
+        assert_eq!(at(59, StoreErrorKind::Unavailable), Some(0), "another kind of error is logged at once");
         assert_eq!(at(60, StoreErrorKind::Full), Some(2));
         assert_eq!(at(61, StoreErrorKind::Full), None);
         assert_eq!(at(600, StoreErrorKind::Full), Some(1));

@@ -1,4 +1,4 @@
-//! What can go wrong in a store, and whether trying again can help.
+//! Errors of stores, and whether a retry can help.
 
 use std::error::Error;
 use std::fmt;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::job::JobId;
 
-/// A store could not do what it was asked. Cheap to clone: one failed commit answers many callers.
+/// An error of a store. Cheap to clone: one failed commit is the answer to many callers.
 #[derive(Clone)]
 pub struct StoreError {
     kind: StoreErrorKind,
@@ -14,43 +14,43 @@ pub struct StoreError {
     source: Option<Arc<dyn Error + Send + Sync>>,
 }
 
-/// What went wrong.
+/// The kind of a [`StoreError`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum StoreErrorKind {
     /// The store cannot be reached, or is shutting down. Nothing was stored.
     Unavailable,
-    /// It did not answer in time. Nothing was stored.
+    /// The store did not answer in time. Nothing was stored.
     Timeout,
-    /// The connection was lost while committing: it may or may not be stored. Try again with the same idempotency key.
+    /// The connection was lost while committing: it may or may not be stored. Retry with the same idempotency key.
     OutcomeUnknown,
     /// The disk is full. Nothing was stored.
     Full,
-    /// The database takes no writes: a standby, or somebody has set it so. Nothing was stored.
+    /// The database is read-only: a standby, or set so by an administrator. Nothing was stored.
     ReadOnly,
-    /// This item cannot be stored; others can.
+    /// The database refused this item; others can be stored.
     Rejected,
-    /// The database is damaged, or no longer what this program made. Nothing more is written.
+    /// The database is corrupt, or was replaced or changed by another program. Nothing more is written.
     Damaged,
-    /// The store's own thread has died. Nothing more is written until the process is started again.
+    /// The store's writer thread has died. Nothing more is written until the process is restarted.
     Stopped,
     /// Anything else: a bug or an unexpected answer.
     Internal,
 }
 
 impl StoreError {
-    /// `doing` says at what, in a word or two.
+    /// An error while `doing` something, named in a word or two.
     pub fn new(kind: StoreErrorKind, doing: &'static str) -> Self {
         Self { kind, doing, source: None }
     }
 
-    /// Keeps the error that caused it.
+    /// Adds the error that caused it.
     pub fn caused_by(mut self, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         self.source = Some(Arc::from(source.into()));
         self
     }
 
-    /// What went wrong.
+    /// What kind of error it is.
     pub fn kind(&self) -> StoreErrorKind {
         self.kind
     }
@@ -69,7 +69,7 @@ impl StoreError {
         }
     }
 
-    /// Whether nothing can be written any more for as long as this process lives: it should end.
+    /// Whether this process can never write again and should exit.
     pub fn is_final(&self) -> bool {
         matches!(self.kind, StoreErrorKind::Damaged | StoreErrorKind::Stopped)
     }
@@ -113,20 +113,20 @@ impl Error for StoreError {
     }
 }
 
-/// An enqueue was not done. Nothing of the call was stored, except where the store says that it does not know.
+/// Why an enqueue failed. Nothing of the call was stored, unless the kind is [`StoreErrorKind::OutcomeUnknown`].
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum NotStored {
-    /// Idempotency keys of these items belong to other jobs, of another kind or with another payload.
+    /// These items have idempotency keys of other jobs, with another kind or payload.
     #[error("{} idempotency keys of the call belong to other jobs", .0.len())]
     KeysTaken(Vec<KeyTaken>),
-    /// The store could not do it.
+    /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
 impl NotStored {
-    /// What went wrong, as a kind of store error: a key that is taken is an item that cannot be stored.
+    /// The kind of error; a key that is taken counts as [`StoreErrorKind::Rejected`].
     pub fn kind(&self) -> StoreErrorKind {
         match self {
             Self::KeysTaken(_) => StoreErrorKind::Rejected,
@@ -144,13 +144,13 @@ impl NotStored {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct KeyTaken {
-    /// Which item of the call.
+    /// The index of the item in the call.
     pub index: usize,
     /// The job that has the key.
     pub by: JobId,
 }
 
-/// A store could not be opened. The message names what was opened, what is wrong with it and the way out.
+/// A store could not be opened. The message says what was opened, what is wrong, and how to fix it.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot open {target}: {problem}; {way_out}")]
 pub struct OpenError {
@@ -162,12 +162,12 @@ pub struct OpenError {
 }
 
 impl OpenError {
-    /// `target` must not contain a password.
+    /// An error at opening `target`, which must not contain a password.
     pub fn new(target: impl fmt::Display, problem: impl fmt::Display, way_out: impl fmt::Display) -> Self {
         Self { target: target.to_string(), problem: problem.to_string(), way_out: way_out.to_string(), source: None }
     }
 
-    /// Keeps the error that caused it.
+    /// Adds the error that caused it.
     pub fn caused_by(mut self, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         self.source = Some(source.into());
         self

@@ -1,20 +1,19 @@
-//! Says that an attempt failed: a WARN line, or an ERROR line if that made a dead letter. Written by whoever has just put
-//! it on record, so once per failure, whether a worker of this process reported it, one over HTTP, or nobody did and its
-//! lease expired.
+//! Logs failed attempts: a WARN line, or an ERROR line if the job became a dead letter. Called where the failure was
+//! recorded, so that each is logged once, whether a worker reported it or its lease expired.
 
 use crate::job::{AttemptOutcome, JobId, Kind, Status};
 
 /// 500 characters of the error: the job keeps the rest.
 const ERROR_MAX_CHARS: usize = 500;
 
-/// One attempt that did not end well.
+/// A failed attempt, as it is logged.
 #[derive(Debug, Clone)]
 pub(crate) struct FailedAttempt {
     pub(crate) job_id: JobId,
     pub(crate) kind: Kind,
     pub(crate) attempt: u32,
     pub(crate) recorded: AttemptOutcome,
-    /// Where the job is now.
+    /// The job's new status.
     pub(crate) to: Status,
     pub(crate) error: String,
 }
@@ -32,7 +31,7 @@ impl FailedAttempt {
     }
 }
 
-/// Handlers write what they like: no line of theirs can pass for one of ours.
+/// Control characters replaced, so that the text of a handler cannot forge a log line.
 fn one_line(error: &str) -> String {
     let mut chars = error.chars();
     let mut line: String = chars.by_ref().take(ERROR_MAX_CHARS).map(|c| if c.is_control() { ' ' } else { c }).collect();

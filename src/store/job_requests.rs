@@ -1,5 +1,5 @@
-//! What the verbs of [`JobStore`](super::JobStore) for producers and operators take and answer. One request struct per
-//! verb, with a constructor for what it always needs and setters for the rest.
+//! Requests and answers of the verbs of [`JobStore`](super::JobStore) for producers and operators. A request has a
+//! constructor for what is required and setters for the rest.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,213 +8,220 @@ use super::Actor;
 use crate::job::limits::{BATCH_MAX, PAGE_MAX};
 use crate::job::{JobId, JobRecord, Kind, QueueName, Status};
 
-/// Answer of enqueue.
+/// Answer of [`enqueue`](super::JobStore::enqueue), for one job.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Enqueued {
-    /// `false`: the idempotency key was known, and `job` is the one it belongs to.
+    /// `false`: a replay. The idempotency key is that of `job`, which was enqueued before.
     pub created: bool,
     /// The job as stored.
     pub job: JobRecord,
 }
 
-/// What a known idempotency key belongs to.
+/// The job that has an idempotency key already: the answer of [`known`](super::JobStore::known), for one job.
 #[derive(Debug, Clone, PartialEq)]
 #[expect(clippy::large_enum_variant, reason = "the common variant is the large one")]
 #[non_exhaustive]
 pub enum Known {
-    /// The job that is asked for: enqueueing it again answers with this one.
+    /// A job of the same kind and payload: enqueueing answers with it.
     Same(JobRecord),
     /// A job of another kind or with another payload: enqueueing is refused.
     Other(JobId),
 }
 
-/// Jobs to be stopped.
+/// Request of [`cancel`](super::JobStore::cancel).
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Cancel {
-    /// The jobs.
+    /// The jobs' ids.
     pub ids: Vec<JobId>,
     /// On whose behalf.
     pub by: Option<Actor>,
 }
 
 impl Cancel {
-    /// These jobs.
+    /// Cancels these jobs.
     pub fn new(ids: impl IntoIterator<Item = JobId>) -> Self {
         Self { ids: ids.into_iter().collect(), by: None }
     }
 
-    /// On behalf of somebody.
+    /// Sets on whose behalf.
     pub fn by(mut self, actor: Option<Actor>) -> Self {
         self.by = actor;
         self
     }
 }
 
-/// Answer of cancel, for one job.
+/// Answer of [`cancel`](super::JobStore::cancel), for one job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Cancelled {
-    /// It will not run.
+    /// It waited, and is cancelled.
     Now,
-    /// It is running; its worker will be told.
+    /// It is running; its handler will be told to stop.
     Requested,
-    /// It had already ended like this.
+    /// It had finished already, with this status.
     AlreadyFinished(Status),
     /// There is no such job.
     NotFound,
 }
 
-/// Jobs to be put back into the queue.
+/// Request of [`redrive`](super::JobStore::redrive).
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Redrive {
-    /// The jobs.
+    /// The jobs' ids.
     pub ids: Vec<JobId>,
     /// On whose behalf.
     pub by: Option<Actor>,
 }
 
 impl Redrive {
-    /// These jobs.
+    /// Redrives these jobs.
     pub fn new(ids: impl IntoIterator<Item = JobId>) -> Self {
         Self { ids: ids.into_iter().collect(), by: None }
     }
 
-    /// On behalf of somebody.
+    /// Sets on whose behalf.
     pub fn by(mut self, actor: Option<Actor>) -> Self {
         self.by = actor;
         self
     }
 }
 
-/// Answer of redrive, for one job.
+/// Answer of [`redrive`](super::JobStore::redrive), for one job.
 #[derive(Debug, Clone, PartialEq)]
 #[expect(clippy::large_enum_variant, reason = "the common variant is the large one")]
 #[non_exhaustive]
 pub enum Redriven {
-    /// Back in the queue.
+    /// It is back in the queue.
     Queued(JobRecord),
-    /// Only a job that failed or was cancelled can be redriven; this one is elsewhere.
+    /// It has this status; only jobs that failed permanently or were cancelled can be redriven.
     NotDead(Status),
     /// There is no such job.
     NotFound,
 }
 
-/// Finished jobs to be removed.
+/// Request of [`delete`](super::JobStore::delete).
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Delete {
-    /// The jobs.
+    /// The jobs' ids.
     pub ids: Vec<JobId>,
     /// On whose behalf.
     pub by: Option<Actor>,
 }
 
 impl Delete {
-    /// These jobs.
+    /// Deletes these jobs.
     pub fn new(ids: impl IntoIterator<Item = JobId>) -> Self {
         Self { ids: ids.into_iter().collect(), by: None }
     }
 
-    /// On behalf of somebody.
+    /// Sets on whose behalf.
     pub fn by(mut self, actor: Option<Actor>) -> Self {
         self.by = actor;
         self
     }
 }
 
-/// Answer of delete, for one job.
+/// Answer of [`delete`](super::JobStore::delete), for one job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Deleted {
-    /// Gone.
+    /// It is deleted.
     Gone,
-    /// Only finished jobs can be deleted.
+    /// It has this status; only finished jobs can be deleted.
     NotFinished(Status),
     /// There is no such job.
     NotFound,
 }
 
-/// How long finished jobs are kept.
+/// Request of [`prune`](super::JobStore::prune): how long finished jobs are kept.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct Prune {
-    /// After their success.
+    /// How long succeeded jobs are kept.
     pub keep_succeeded: Duration,
-    /// After their cancellation.
+    /// How long cancelled jobs are kept.
     pub keep_cancelled: Duration,
-    /// After their failure.
+    /// How long permanently failed jobs are kept.
     pub keep_failed: Duration,
-    /// Look at jobs after this one; `None`: from the oldest.
+    /// Start behind this job; `None`: at the oldest.
     pub after: Option<JobId>,
-    /// Look at no more than this many in one step.
+    /// Scan at most this many jobs.
     pub limit: usize,
 }
 
 impl Prune {
-    /// Finished jobs are kept for this long, whatever their end was; one step looks at 1,000 jobs, from the oldest.
+    /// Keeps finished jobs of every status this long; scans 1,000 jobs, from the oldest.
     pub fn keeping(time: Duration) -> Self {
         Self { keep_succeeded: time, keep_cancelled: time, keep_failed: time, after: None, limit: BATCH_MAX }
     }
 
-    /// How long jobs that succeeded are kept.
+    /// Sets how long succeeded jobs are kept.
     pub fn succeeded(mut self, time: Duration) -> Self {
         self.keep_succeeded = time;
         self
     }
 
-    /// How long cancelled jobs are kept.
+    /// Sets how long cancelled jobs are kept.
     pub fn cancelled(mut self, time: Duration) -> Self {
         self.keep_cancelled = time;
         self
     }
 
-    /// How long jobs that failed for good are kept.
+    /// Sets how long permanently failed jobs are kept.
     pub fn failed(mut self, time: Duration) -> Self {
         self.keep_failed = time;
         self
     }
 
-    /// Goes on behind this job; see [`Pruned::next`].
+    /// Starts behind this job; see [`Pruned::next`].
     pub fn after(mut self, job: impl Into<Option<JobId>>) -> Self {
         self.after = job.into();
         self
     }
 
-    /// Looks at no more than this many jobs in one step.
+    /// Scans at most this many jobs.
     pub fn limit(mut self, jobs: usize) -> Self {
         self.limit = jobs;
         self
     }
 }
 
-/// Answer of prune.
+/// Answer of [`prune`](super::JobStore::prune).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Pruned {
-    /// How many are gone.
+    /// How many jobs were deleted.
     pub deleted: usize,
-    /// Where to go on; `None`: everything old enough has been looked at.
+    /// Where to continue; `None`: every job that is old enough has been scanned.
     pub next: Option<JobId>,
 }
 
-/// Which jobs to list.
+/// Request of [`list`](super::JobStore::list): filters and the page.
+///
+/// ```
+/// use steadfast::{Status, store::List};
+///
+/// let dead_letters = List::new().status(Status::FailedPermanent).limit(50);
+/// # let _ = dead_letters;
+/// ```
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct List {
-    /// Only in this status.
+    /// Only jobs of this status.
     pub status: Option<Status>,
-    /// Only of this kind.
+    /// Only jobs of this kind.
     pub kind: Option<Kind>,
-    /// Only in this queue.
+    /// Only jobs of this queue.
     pub queue: Option<QueueName>,
-    /// Only jobs older than this one: where the page before ended.
+    /// Only jobs older than this one: the cursor, from [`Page::next`].
     pub before: Option<JobId>,
-    /// Leave out this many first.
+    /// Skip this many matching jobs.
     pub offset: usize,
-    /// At most this many.
+    /// At most this many jobs.
     pub limit: usize,
 }
 
@@ -231,58 +238,58 @@ impl List {
         Self::default()
     }
 
-    /// Only in this status.
+    /// Lists only jobs of this status.
     pub fn status(mut self, status: impl Into<Option<Status>>) -> Self {
         self.status = status.into();
         self
     }
 
-    /// Only of this kind.
+    /// Lists only jobs of this kind.
     pub fn kind(mut self, kind: impl Into<Option<Kind>>) -> Self {
         self.kind = kind.into();
         self
     }
 
-    /// Only in this queue.
+    /// Lists only jobs of this queue.
     pub fn queue(mut self, queue: impl Into<Option<QueueName>>) -> Self {
         self.queue = queue.into();
         self
     }
 
-    /// Goes on where the page before ended; see [`Page::next`].
+    /// Continues at a cursor; see [`Page::next`].
     pub fn before(mut self, job: impl Into<Option<JobId>>) -> Self {
         self.before = job.into();
         self
     }
 
-    /// Leaves out this many first.
+    /// Skips this many matching jobs.
     pub fn offset(mut self, jobs: usize) -> Self {
         self.offset = jobs;
         self
     }
 
-    /// At most this many.
+    /// Lists at most this many jobs.
     pub fn limit(mut self, jobs: usize) -> Self {
         self.limit = jobs;
         self
     }
 }
 
-/// One page of a listing.
+/// Answer of [`list`](super::JobStore::list): one page.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Page {
     /// Newest first.
     pub jobs: Vec<JobRecord>,
-    /// Where the next page begins. A page can be short, even empty, and have a next: the store had looked at as many
-    /// rows as it may in one go without finding more that match.
+    /// The cursor of the next page. A page can be short, even empty, and have a next one: a call scans a bounded number of
+    /// rows.
     pub next: Option<JobId>,
 }
 
-/// Jobs per status.
+/// Number of jobs per status.
 pub type Counts = BTreeMap<Status, u64>;
 
-/// Answer of stats.
+/// Answer of [`stats`](super::JobStore::stats).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {
@@ -290,14 +297,14 @@ pub struct Stats {
     pub queues: BTreeMap<QueueName, QueueStats>,
 }
 
-/// One queue.
+/// Counts and state of one queue.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct QueueStats {
-    /// Nothing of it is claimed.
+    /// Whether it is paused: none of its jobs is claimed.
     pub paused: bool,
-    /// Jobs per status; statuses without any are left out.
+    /// Number of jobs per status; statuses without jobs are left out.
     pub counts: Counts,
-    /// How long the longest-waiting due job has been due.
+    /// How long the oldest due job has waited.
     pub oldest_ready: Option<Duration>,
 }

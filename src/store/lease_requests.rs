@@ -1,100 +1,113 @@
-//! What the verbs of [`JobStore`](super::JobStore) for who runs jobs take and answer: claim, extend, settle, reap.
+//! Requests and answers of the verbs of [`JobStore`](super::JobStore) for workers: claim, extend, settle, reap.
 
 use std::time::Duration;
 
 use crate::job::limits::PAYLOAD_MAX_BYTES;
 use crate::job::{AttemptOutcome, JobId, Kind, Lease, LeaseKey, Outcome, Progress, QueueName, Status, WorkerId};
 
-/// Which jobs a worker wants.
+/// Request of [`claim`](super::JobStore::claim): which jobs, and how many.
+///
+/// ```
+/// use std::time::Duration;
+/// use steadfast::{job::{Kind, WorkerId}, store::Claim};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let claim = Claim::new(WorkerId::random("mailer"), Duration::from_secs(30))
+///     .kinds(vec![Kind::new("welcome")?])
+///     .max(10);
+/// # let _ = claim;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Claim {
-    /// Who is asking.
+    /// The worker that will hold the leases.
     pub worker: WorkerId,
-    /// From these queues; `None`: from every queue. Paused ones are always left out.
+    /// Only jobs of these queues; `None`: of every queue. Paused queues are always left out.
     pub queues: Option<Vec<QueueName>>,
-    /// Of these kinds; `None`: of every kind.
+    /// Only jobs of these kinds; `None`: of every kind.
     pub kinds: Option<Vec<Kind>>,
-    /// At most this many.
+    /// At most this many jobs.
     pub max: usize,
-    /// At most this many bytes of payload. The first job comes however large it is.
+    /// At most this many bytes of payload in all. The first job is claimed whatever its size.
     pub max_bytes: usize,
     /// How long the leases last without a heartbeat.
     pub lease: Duration,
-    /// Whether a power cut that loses this claim also ends the worker.
+    /// Whether a power cut at the store ends the worker, too.
     pub fate: WorkerFate,
 }
 
 impl Claim {
-    /// One job of any kind from any queue, for a worker that lives on when the store's machine dies.
+    /// Claims one job of any kind from any queue, for a worker on another machine ([`WorkerFate::Independent`]).
     pub fn new(worker: WorkerId, lease: Duration) -> Self {
         let fate = WorkerFate::Independent;
         Self { worker, queues: None, kinds: None, max: 1, max_bytes: usize::MAX, lease, fate }
     }
 
-    /// For another worker.
+    /// Sets the worker.
     pub fn worker(mut self, worker: WorkerId) -> Self {
         self.worker = worker;
         self
     }
 
-    /// How long the leases last without a heartbeat.
+    /// Sets how long the leases last without a heartbeat.
     pub fn lease(mut self, lease: Duration) -> Self {
         self.lease = lease;
         self
     }
 
-    /// Only from these queues.
+    /// Claims only jobs of these queues.
     pub fn queues(mut self, queues: impl Into<Option<Vec<QueueName>>>) -> Self {
         self.queues = queues.into();
         self
     }
 
-    /// Only of these kinds.
+    /// Claims only jobs of these kinds.
     pub fn kinds(mut self, kinds: impl Into<Option<Vec<Kind>>>) -> Self {
         self.kinds = kinds.into();
         self
     }
 
-    /// At most this many jobs.
+    /// Claims at most this many jobs.
     pub fn max(mut self, jobs: usize) -> Self {
         self.max = jobs;
         self
     }
 
-    /// At most this many bytes of payload.
+    /// Claims at most this many bytes of payload.
     pub fn max_bytes(mut self, bytes: usize) -> Self {
         self.max_bytes = bytes;
         self
     }
 
-    /// What a power cut at the store means for the worker.
+    /// Sets whether a power cut at the store ends the worker, too.
     pub fn fate(mut self, fate: WorkerFate) -> Self {
         self.fate = fate;
         self
     }
 
-    /// Whether there may be more than these `jobs` with `bytes` of payload: as many as were asked for, or so large that
-    /// another one may not have fitted in. Only a hint; asking again is what tells.
+    /// Whether there may be more than these `jobs` with `bytes` of payload: as many as requested, or so large that another
+    /// one may not have fitted. Only a hint.
     pub(crate) fn is_full(&self, jobs: usize, bytes: impl FnOnce() -> usize) -> bool {
         jobs >= self.max || (jobs > 0 && bytes().saturating_add(PAYLOAD_MAX_BYTES) > self.max_bytes)
     }
 }
 
-/// Answer of claim.
+/// Answer of [`claim`](super::JobStore::claim).
 #[derive(Debug, Clone, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Claimed {
-    /// The jobs, best first.
+    /// The claimed jobs, highest priority first.
     pub leases: Vec<Lease>,
-    /// There may be more: worth asking again at once.
+    /// There may be more jobs: claim again at once.
     pub more: bool,
-    /// Worth asking again after this long, even if no wake comes: something is known to become startable then.
+    /// Claim again after this long, even without a wake: a job is known to become due then.
     pub look_again: Option<Duration>,
 }
 
 impl Claimed {
-    /// What a claim has brought, and whether it was all there is.
+    /// These leases, with `more` as far as it follows from the request.
     #[cfg_attr(not(any(feature = "sqlite", feature = "postgres")), expect(dead_code, reason = "only stores claim"))]
     pub(crate) fn of(claim: &Claim, leases: Vec<Lease>) -> Self {
         let bytes = || leases.iter().map(|lease| lease.job().payload.as_str().len()).sum();
@@ -103,130 +116,130 @@ impl Claimed {
     }
 }
 
-/// What a power cut at the store means for the worker that claims.
+/// Whether a power cut at the store also ends the worker: decides whether a claim must be synced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WorkerFate {
-    /// The worker runs on the store's own machine and dies with it: an unsynced claim may be forgotten, the job is
-    /// simply still in the queue.
+    /// The worker runs on the store's machine and dies with it: a claim that was not synced may be lost, and the job is
+    /// still in the queue.
     Shared,
-    /// The worker is elsewhere and lives on: the claim must be on stable storage before it starts.
+    /// The worker runs elsewhere and survives: the claim must be on stable storage before the job starts.
     Independent,
 }
 
-/// Leases to be extended.
+/// Request of [`extend`](super::JobStore::extend).
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Extend {
-    /// The leases.
+    /// The leases, with progress.
     pub beats: Vec<Beat>,
-    /// From now for this long; `None`: as long as each was claimed for.
+    /// How long from now; `None`: as long as each was claimed for.
     pub lease: Option<Duration>,
 }
 
 impl Extend {
-    /// Each by as long as it was claimed for.
+    /// Extends each lease by the time it was claimed for.
     pub fn new(beats: impl IntoIterator<Item = Beat>) -> Self {
         Self { beats: beats.into_iter().collect(), lease: None }
     }
 
-    /// By this long from now.
+    /// Extends each lease by this long from now.
     pub fn lease(mut self, lease: impl Into<Option<Duration>>) -> Self {
         self.lease = lease.into();
         self
     }
 }
 
-/// One lease's heartbeat.
+/// The heartbeat of one lease.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Beat {
-    /// Which lease.
+    /// The lease.
     pub lease: LeaseKey,
-    /// What the handler reported since the last one.
+    /// Progress that the handler reported since the last heartbeat.
     pub progress: Option<Progress>,
 }
 
 impl Beat {
-    /// Still at work.
+    /// A heartbeat without progress.
     pub fn new(lease: LeaseKey) -> Self {
         Self { lease, progress: None }
     }
 
-    /// And this far.
+    /// Adds progress.
     pub fn progress(mut self, progress: impl Into<Option<Progress>>) -> Self {
         self.progress = progress.into();
         self
     }
 }
 
-/// Answer of extend, for one lease.
+/// Answer of [`extend`](super::JobStore::extend), for one lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Extended {
-    /// Go on.
+    /// The lease is extended.
     Ok,
-    /// Go on holding it, but stop the work: cancellation was requested.
+    /// The lease is extended, but cancellation was requested: the handler should stop.
     Cancel,
-    /// It is not yours any more. Nothing was changed.
+    /// The lease is lost: it expired, or the attempt has ended. Nothing was changed.
     Lost,
 }
 
-/// How one attempt went.
+/// Request of [`settle`](super::JobStore::settle), for one attempt.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Settle {
-    /// Proof of the right to say so.
+    /// The lease of the attempt.
     pub lease: LeaseKey,
-    /// How it went.
+    /// The outcome to be recorded.
     pub outcome: Outcome,
 }
 
 impl Settle {
-    /// The attempt with this lease went like this.
+    /// Records `outcome` for the attempt with this lease.
     pub fn new(lease: LeaseKey, outcome: Outcome) -> Self {
         Self { lease, outcome }
     }
 }
 
-/// Answer of settle, for one attempt.
+/// Answer of [`settle`](super::JobStore::settle), for one attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Settled {
-    /// It is on record (now, or already was).
+    /// The outcome is recorded, now or by an earlier call.
     Recorded,
-    /// The lease had been lost, or the attempt ended otherwise. Nothing was changed.
+    /// The lease is lost, or another outcome was recorded. Nothing was changed.
     Lost,
 }
 
-/// How much to reap.
+/// Request of [`reap`](super::JobStore::reap).
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct Reap {
-    /// At most this many in one step.
+    /// At most this many leases.
     pub limit: usize,
 }
 
 impl Reap {
-    /// At most this many leases in one step.
+    /// Reaps at most this many leases.
     pub fn up_to(limit: usize) -> Self {
         Self { limit }
     }
 }
 
-/// One reaped attempt.
+/// Answer of [`reap`](super::JobStore::reap): one attempt whose lease had expired.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Reaped {
-    /// The job.
+    /// The job's id.
     pub job_id: JobId,
-    /// Its kind.
+    /// The job's kind.
     pub kind: Kind,
-    /// Which attempt it was.
+    /// The number of the attempt.
     pub attempt: u32,
-    /// The worker that was not heard of.
+    /// The worker that held the lease.
     pub worker: WorkerId,
-    /// Where the job is now.
+    /// The job's new status.
     pub to: Status,
     /// What the attempt's record says.
     pub recorded: AttemptOutcome,

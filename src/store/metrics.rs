@@ -1,9 +1,8 @@
-//! Measures every verb of a store: `store_operation_seconds{verb}` for the call, `store_batch_size{verb}` for what it
-//! carried.
+//! Metrics of every verb of a store: `store_operation_seconds{verb}` and `store_batch_size{verb}`.
 
 use super::{Around, CallDone};
 
-/// Goes around the store of every [`Queue`](crate::Queue) that is opened by URL.
+/// Wrapped around the store of every [`Queue`](crate::Queue) that is opened by URL.
 #[derive(Debug)]
 pub(crate) struct StoreMetrics;
 

@@ -1,13 +1,15 @@
-//! Where jobs live: the [`Store`] traits, one verb per transition, and what their verbs take and answer.
+//! Where jobs are stored: the [`Store`] traits, their requests and answers, and the stores `sqlite` and `postgres`.
 //!
-//! The database decides; callers only hurry. Every verb is one atomic step that says what it expects to find; finding
-//! something else is an answer (`lost`, `not found`), not an error. All times are the store's own clock: callers hand
-//! over durations. Not here: which outcome leads where (that is [`decide`](crate::job::decide())), opening, migrating,
-//! waking. The two stores are `sqlite` and `postgres`; `tests/conformance` is what makes them the same.
+//! Programs that embed a queue use [`Queue`](crate::Queue) instead; they meet the requests and answers of this module there.
 //!
-//! **Wrap, don't write.** The traits are sealed: a store must keep promises that no type can state (fences, order, what is
-//! on disk before it answers), and its verbs become more with every version. What happens around a store's verbs is yours
-//! ([`Wrapped`]): measure, refuse, delay or record any call, over either store.
+//! Every verb is one atomic step that states what it expects to find; finding something else is an answer (`Lost`,
+//! `NotFound`), not an error. Times are those of the store's clock: callers pass durations. A store never decides which
+//! status an outcome leads to (that is [`decide`](crate::job::decide())) and never waits for work. The two stores behave the
+//! same: `tests/conformance` runs on both.
+//!
+//! **Wrap, don't write.** The traits are sealed: a store must keep promises that no type can state (fencing, order, what is
+//! on disk before it answers), and it gains verbs with every version. To measure, refuse, delay or record calls, put an
+//! [`Around`] around a store with [`Wrapped`].
 
 mod actor;
 mod catalog;
@@ -52,22 +54,22 @@ pub use wake::{Wake, WakeListener};
 pub(crate) use wrapped::VERBS;
 pub use wrapped::{Around, Call, CallDone, Wrapped};
 
-/// What enqueue did: all of the call, or nothing because keys are taken.
+/// The answer to an enqueue: all jobs of the call, or the keys because of which nothing was stored.
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 type EnqueueAnswer = Result<Vec<Enqueued>, Vec<KeyTaken>>;
 
-/// One answer per item: an item that fails does so alone.
+/// One result per item: an item that fails does not fail the others. The outer error is of the whole call.
 pub type PerItem<T> = Result<Vec<Result<T, StoreError>>, StoreError>;
 
-/// A store: jobs and catalog in one database.
+/// A store: jobs and catalog in one database. Implemented by `SqliteStore`, `PostgresStore` and [`Wrapped`].
 #[async_trait]
 pub trait Store: JobStore + CatalogStore {
-    /// One round trip, to see that the store answers and takes writes. A full disk is no failure: there is room again
-    /// once jobs are removed, which takes a server that is ready.
+    /// Checks in one round trip that the store answers and takes writes. A full disk is not an error here: to free space,
+    /// finished jobs must be removed, which takes a server that is ready.
     async fn ping(&self) -> Result<(), StoreError>;
 }
 
 mod sealed {
-    /// Only this crate's stores, and what is wrapped around them.
+    /// Implemented by this crate's stores and their wrapper only.
     pub trait Sealed: std::fmt::Debug + Send + Sync + 'static {}
 }

@@ -1,27 +1,26 @@
-//! Who may do what: API tokens as they are kept. Only the hash of a secret is; the secret itself is shown once and
-//! never stored.
+//! API tokens and their scopes. Only the hash of a secret is stored.
 
 use std::fmt;
 use std::str::FromStr;
 
 use jiff::Timestamp;
 
-/// What a token allows. Everything that is not allowed is denied.
+/// What an API token allows; everything else is denied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Scope {
-    /// Put jobs in.
+    /// Enqueue jobs.
     Enqueue,
-    /// Look at everything.
+    /// Read jobs, queues, kinds, stats and metrics.
     Read,
-    /// Lease, heartbeat and settle.
+    /// Claim, heartbeat and settle.
     Work,
     /// Everything.
     Admin,
 }
 
 impl Scope {
-    /// All of them.
+    /// Every scope.
     pub const ALL: [Self; 4] = [Self::Enqueue, Self::Read, Self::Work, Self::Admin];
 
     /// The name used in the API and the database.
@@ -41,7 +40,7 @@ impl fmt::Display for Scope {
     }
 }
 
-/// There is no such scope.
+/// The text is not the name of a scope.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("no scope {0:?}: use enqueue, read, work or admin")]
 pub struct NoSuchScope(String);
@@ -54,64 +53,64 @@ impl FromStr for Scope {
     }
 }
 
-/// What becomes of the last token that may make others, when it is the one to be deleted.
+/// What to do when the last token with the scope `admin` is to be deleted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LastAdmin {
-    /// It stays: without it nobody could make another.
+    /// Keep it: without it no other token could be created.
     Keep,
-    /// It goes: the operator has a token that is not in the store.
+    /// Delete it: the server has an admin token in its settings.
     Delete,
 }
 
-/// Answer of delete_token.
+/// Answer of [`delete_token`](super::CatalogStore::delete_token).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TokenDeleted {
-    /// It is gone.
+    /// It is deleted.
     Deleted,
-    /// There is none with this id.
+    /// There is no token with this id.
     NotFound,
-    /// It was the last one with the scope `admin` and stays.
+    /// It is the last one with the scope `admin` and was kept.
     KeptLastAdmin,
 }
 
-/// One API token.
+/// One API token, as it is stored.
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TokenRecord {
-    /// The public half; names the token.
+    /// The public half of the token.
     pub id: String,
-    /// What a person calls it.
+    /// A name for people.
     pub name: String,
     /// What it allows.
     pub scopes: Vec<Scope>,
     /// SHA-256 of the secret half.
     pub secret_sha256: [u8; 32],
-    /// When it was made.
+    /// When it was created.
     pub created_at: Timestamp,
 }
 
 impl TokenRecord {
-    /// A token that allows nothing yet, made now.
+    /// A token without scopes, created now.
     pub fn new(id: impl Into<String>, name: impl Into<String>, secret_sha256: [u8; 32]) -> Self {
         Self { id: id.into(), name: name.into(), scopes: Vec::new(), secret_sha256, created_at: Timestamp::now() }
     }
 
-    /// Allows this.
+    /// Sets the scopes.
     pub fn scopes(mut self, scopes: impl IntoIterator<Item = Scope>) -> Self {
         self.scopes = scopes.into_iter().collect();
         self
     }
 
-    /// The scopes in one word, as stores keep them.
+    /// The scopes as text, as stores keep them.
     #[cfg_attr(not(any(feature = "sqlite", feature = "postgres")), expect(dead_code, reason = "only stores need it"))]
     pub(crate) fn scopes_text(&self) -> String {
         let names: Vec<_> = self.scopes.iter().map(|scope| scope.as_str()).collect();
         names.join(" ")
     }
 
-    /// From what a store has kept; `None` for a row that no program of ours wrote. Unknown scopes allow nothing.
+    /// From a row; `None` if it is malformed. Unknown scopes allow nothing.
     #[cfg_attr(not(any(feature = "sqlite", feature = "postgres")), expect(dead_code, reason = "only stores need it"))]
     pub(crate) fn from_row(
         id: String,

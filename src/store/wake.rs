@@ -1,9 +1,8 @@
-//! The tap on the shoulder: tells whoever waits for work that there may be some. Only a hint; a lost wake costs a poll
-//! interval, never a job.
+//! In-process notifications that there may be work. Only a hint: a lost one costs a poll interval, never a job.
 
 use tokio::sync::watch;
 
-/// Wakes every listener of this process.
+/// Notifies the listeners of this process that jobs may be ready.
 #[derive(Debug, Clone)]
 pub struct Wake(watch::Sender<u64>);
 
@@ -14,23 +13,23 @@ impl Default for Wake {
 }
 
 impl Wake {
-    /// There may be work.
+    /// Notifies every listener.
     pub fn wake(&self) {
         self.0.send_modify(|count| *count = count.wrapping_add(1));
     }
 
-    /// Hears of every wake from now on.
+    /// A listener for notifications from now on.
     pub fn listen(&self) -> WakeListener {
         WakeListener(self.0.subscribe())
     }
 }
 
-/// Hears a [`Wake`]. Wakes that happen while nobody waits are remembered, as one.
+/// Waits for a [`Wake`]. Notifications that arrive while it does not wait are remembered, as one.
 #[derive(Debug, Clone)]
 pub struct WakeListener(watch::Receiver<u64>);
 
 impl WakeListener {
-    /// Returns when there was a wake since the last call. Never returns once the store is gone.
+    /// Returns when there was a notification since the last call. Never returns once the store is closed.
     pub async fn woken(&mut self) {
         if self.0.changed().await.is_err() {
             std::future::pending::<()>().await;

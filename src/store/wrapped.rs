@@ -1,5 +1,5 @@
-//! What happens around every verb of a store, in one place: measuring, and whatever an embedder or a test wants to see,
-//! refuse or delay. Stores know nothing of it.
+//! A wrapper that runs code before and after every call of a store: metrics, and whatever an embedder or a test wants to
+//! record, refuse or delay.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,16 +10,31 @@ use super::sealed::Sealed;
 use super::*;
 use crate::job::{AttemptRecord, JobId, JobRecord, KindDefinition, NewJob};
 
-/// What to do before and after every call of a store. See [`Wrapped`].
+/// Code that runs before and after every call of a store. See [`Wrapped`].
+///
+/// ```
+/// use steadfast::store::{Around, CallDone};
+///
+/// #[derive(Debug)]
+/// struct SlowCalls;
+///
+/// impl Around for SlowCalls {
+///     fn after(&self, done: CallDone) {
+///         if done.took.as_millis() > 100 {
+///             eprintln!("{} took {:?}", done.verb, done.took);
+///         }
+///     }
+/// }
+/// ```
 #[async_trait]
 pub trait Around: std::fmt::Debug + Send + Sync + 'static {
-    /// Before the store is asked. An error is the answer, and the store is not asked.
+    /// Runs before the call. An error is the answer to the caller, and the store is not called.
     async fn before(&self, call: Call<'_>) -> Result<(), StoreError> {
         let _ = call;
         Ok(())
     }
 
-    /// After the store has answered.
+    /// Runs after the store has answered.
     fn after(&self, done: CallDone) {
         let _ = done;
     }
@@ -36,19 +51,19 @@ impl<A: Around> Around for Arc<A> {
     }
 }
 
-/// A call that has been answered.
+/// A call that the store has answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CallDone {
-    /// Which verb.
+    /// The verb's name, as in metrics.
     pub verb: &'static str,
     /// How long the store took.
     pub took: Duration,
-    /// How many items the answer carries; `None` for an error, and for verbs whose answer is one thing.
+    /// Number of items in the answer; `None` for an error, and for verbs that answer with a single value.
     pub items: Option<usize>,
 }
 
-/// A store with something around each of its verbs.
+/// A store with an [`Around`] around each of its verbs. Open a queue on it with [`Queue::over`](crate::Queue::over).
 #[derive(Debug)]
 pub struct Wrapped<A> {
     inner: Arc<dyn Store>,
@@ -56,7 +71,7 @@ pub struct Wrapped<A> {
 }
 
 impl<A: Around> Wrapped<A> {
-    /// Puts `around` around the verbs of `inner`.
+    /// Wraps `inner`.
     pub fn new(inner: Arc<dyn Store>, around: A) -> Self {
         Self { inner, around }
     }
@@ -72,7 +87,7 @@ fn one<T>(_: &T) -> Option<usize> {
     None
 }
 
-/// Every verb once: its name in [`Call`], its signature, and how many items its answer carries.
+/// Lists every verb once: its name in [`Call`], its signature, and the number of items in its answer.
 macro_rules! around_every_verb {
     ($($room:ident { $($verb:ident $Name:ident($($arg:ident: $request:ty)?) -> $answer:ty, $items:expr;)* })*) => {
         /// One call of a store's verb, with its request.
@@ -80,7 +95,7 @@ macro_rules! around_every_verb {
         #[non_exhaustive]
         pub enum Call<'a> {
             $($(
-                #[doc = concat!("`", stringify!($verb), "`")]
+                #[doc = concat!("A call of `", stringify!($verb), "`.")]
                 $Name $((&'a $request))?,
             )*)*
         }
@@ -94,7 +109,7 @@ macro_rules! around_every_verb {
             }
         }
 
-        /// Every verb, for whoever shows their metrics before the first call.
+        /// The names of all verbs, for metrics that are there before the first call.
         #[cfg(feature = "api")]
         pub(crate) const VERBS: &[&str] = &[$($( stringify!($verb), )*)*];
 

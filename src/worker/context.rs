@@ -1,4 +1,4 @@
-//! What a handler is told about its attempt, and how it is told to stop.
+//! What a handler knows about its attempt, and how it is told to stop.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -12,17 +12,18 @@ use crate::queue::Queue;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum StopReason {
-    /// Somebody asked for the job to be cancelled.
+    /// Cancellation of the job was requested.
     Cancelled,
-    /// The lease is gone: another worker may be running the job. Whatever this attempt reports is refused.
+    /// The lease was lost: another worker may be running the job. The outcome of this attempt is refused.
     LeaseLost,
     /// The attempt ran past its deadline.
     TimedOut,
-    /// The process is going down: finish soon, or stop and the job goes back to the queue unharmed.
+    /// The process shuts down: finish within the grace period, or stop and the job goes back to the queue without costing
+    /// an attempt.
     ShuttingDown,
 }
 
-/// Given to every handler. Cheap to clone.
+/// Passed to every handler: the attempt, the shared state, progress and the signal to stop. Cheap to clone.
 #[derive(Debug)]
 pub struct Context<S = ()> {
     attempt: Arc<Attempt>,
@@ -52,17 +53,17 @@ impl<S> Context<S> {
         Context { attempt: self.attempt, queue: self.queue, worker: self.worker, state: Arc::new(()) }
     }
 
-    /// The job's id: the same over all attempts, so a good key for side effects that must happen once.
+    /// The job's id, the same for all attempts: use it as an idempotency key for side effects.
     pub fn job_id(&self) -> JobId {
         self.attempt.lease.job_id
     }
 
-    /// Which attempt this is, counted from 1.
+    /// The number of this attempt, from 1.
     pub fn attempt(&self) -> u32 {
         self.attempt.number
     }
 
-    /// How many attempts may count; the one with this number is the last.
+    /// How many attempts may count; the attempt with this number is the last.
     pub fn max_attempts(&self) -> u32 {
         self.attempt.max_attempts
     }
@@ -77,39 +78,39 @@ impl<S> Context<S> {
         &self.attempt.queue_name
     }
 
-    /// This process, as it signs its leases.
+    /// The id of this worker, as recorded with its leases.
     pub fn worker_id(&self) -> &WorkerId {
         &self.worker
     }
 
-    /// What was given to [`Worker::with_state`](super::Worker::with_state).
+    /// The state given to [`Worker::with_state`](super::Worker::with_state).
     pub fn state(&self) -> &S {
         &self.state
     }
 
-    /// The queue, for jobs that follow from this one.
+    /// The queue, to enqueue further jobs.
     pub fn queue(&self) -> &Queue {
         &self.queue
     }
 
-    /// Says how far the job is; shown with the job within about a second. Only the newest report is kept.
+    /// Reports progress, stored within about a second. Only the newest report is kept.
     pub fn progress(&self, percent: impl Into<Option<u8>>, message: Option<&str>) {
         self.attempt.report(Progress::new(percent.into(), message));
     }
 
-    /// Returns when the handler should stop, with the reason. For `tokio::select!`.
+    /// Returns the reason when the handler should stop. For `tokio::select!`.
     pub async fn stopped(&self) -> StopReason {
         self.attempt.stop.cancelled().await;
         self.stop_reason().unwrap_or(StopReason::ShuttingDown)
     }
 
-    /// The reason to stop, if there is one. For loops that ask between two steps.
+    /// The reason to stop, if there is one. For handlers that poll between two steps.
     pub fn stop_reason(&self) -> Option<StopReason> {
         self.attempt.stop_reason()
     }
 }
 
-/// One attempt that this process holds, as its handler, the pool and the heartbeat share it.
+/// An attempt of this process, shared by its handler, the pool and the heartbeat.
 #[derive(Debug)]
 pub(super) struct Attempt {
     pub(super) lease: LeaseKey,
@@ -141,7 +142,7 @@ impl Attempt {
         }
     }
 
-    /// Its outcome is with the settler, which hears from the store whether the lease still counted.
+    /// Marks that the settler has its outcome; the answer to the settle says whether the lease was still valid.
     pub(super) fn hand_over(&self) {
         self.handed_over.store(true, Ordering::SeqCst);
     }
@@ -150,7 +151,7 @@ impl Attempt {
         self.handed_over.load(Ordering::SeqCst)
     }
 
-    /// Tells the handler. The first reason stays.
+    /// Tells the handler to stop. The first reason is kept.
     pub(super) fn stop(&self, reason: StopReason) {
         let _ = self.reason.set(reason);
         self.stop.cancel();
@@ -173,12 +174,12 @@ impl Attempt {
         self.progress().is_some()
     }
 
-    /// What was reported since the last time.
+    /// Progress reported since the last call.
     pub(super) fn take_progress(&self) -> Option<Progress> {
         self.progress().take()
     }
 
-    /// For the next time, unless something newer was reported meanwhile.
+    /// Keeps progress that could not be sent, unless newer was reported meanwhile.
     pub(super) fn put_back_progress(&self, progress: Progress) {
         self.progress().get_or_insert(progress);
     }

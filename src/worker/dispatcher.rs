@@ -1,5 +1,5 @@
-//! Claims jobs for the pool: one claim at a time, for as many jobs as there is room. Wakes at once when work arrives and
-//! polls otherwise. Only an optimisation: that no job is claimed twice is the database's doing.
+//! Claims jobs for the pool: one claim at a time, for as many jobs as there is room. Notified when work arrives, and polls
+//! otherwise. That no job is claimed twice is ensured by the database.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -8,13 +8,13 @@ use tokio::sync::Semaphore;
 
 use super::backoff::error_pause;
 use super::context::Attempt;
-use super::runtime::{ClaimedJob, RunningWorker};
+use super::running_worker::{ClaimedJob, RunningWorker};
 use crate::job::limits::BATCH_MAX;
 use crate::job::{Kind, Lease, Outcome};
 use crate::store::{Claim, Claimed, StoreError, WorkerFate, complain};
 
-/// 1 s: a job that was claimed ahead and still waits is given back to whoever is faster.
-const HOARDED: Duration = Duration::from_secs(1);
+/// 1 s: a prefetched job that still waits for a slot is released, for workers with free slots.
+const PREFETCH_MAX_AGE: Duration = Duration::from_secs(1);
 /// 8 MiB of payloads in one claim: a thousand jobs of a usual size, and some ten milliseconds' work if they are huge.
 const CLAIM_MAX_BYTES: usize = 8 * 1024 * 1024;
 
@@ -24,7 +24,7 @@ struct Group {
     limit: Option<Arc<Semaphore>>,
 }
 
-/// All kinds without a limit of their own in one claim, each of the others in one of its own.
+/// One group for all kinds without a concurrency limit, and one for each of the others.
 fn groups<S>(shared: &RunningWorker<S>) -> Vec<Group> {
     let (limited, free): (Vec<_>, Vec<_>) = shared.handlers.iter().partition(|(_, known)| known.limit.is_some());
     let mut groups = vec![Group { kinds: free.into_iter().map(|(kind, _)| kind.clone()).collect(), limit: None }];
@@ -42,7 +42,7 @@ pub(super) async fn run<S: Send + Sync + 'static>(shared: Arc<RunningWorker<S>>)
     let mut errors = 0;
     let stop = &shared.stop_claiming;
     while wait_for_room(&shared).await {
-        // Not cut short by a shutdown: what a claim has leased must arrive here, to be released.
+        // Not interrupted by a shutdown: what was claimed must arrive here, to be released.
         match claim_round(&shared, &groups).await {
             Ok(round) => {
                 errors = 0;
@@ -53,7 +53,7 @@ pub(super) async fn run<S: Send + Sync + 'static>(shared: Arc<RunningWorker<S>>)
                     tokio::select! {
                         () = stop.cancelled() => break,
                         () = wake.woken() => poll = shared.settings.poll_min,
-                        // Some kind was left out for want of a permit: look again as soon as a slot is free.
+                        // Some kind was skipped for lack of a permit: claim again as soon as a slot is free.
                         () = shared.buffer.room.notified(), if round.left_out => {}
                         () = tokio::time::sleep(round.look_again.map_or(poll, |wait| wait.min(poll))) => {
                             poll = (poll * 2).min(shared.settings.poll_max);
@@ -62,7 +62,7 @@ pub(super) async fn run<S: Send + Sync + 'static>(shared: Arc<RunningWorker<S>>)
                 }
             }
             Err(error) if error.is_final() => {
-                // Not to be mended from here: the watchdog ends the worker.
+                // No retry helps: the watchdog ends the worker.
                 tracing::error!(?error, "the store is beyond use");
                 return;
             }
@@ -73,7 +73,7 @@ pub(super) async fn run<S: Send + Sync + 'static>(shared: Arc<RunningWorker<S>>)
                 let _ = stop.run_until_cancelled(tokio::time::sleep(pause)).await;
             }
         }
-        // Whoever came last comes first next time.
+        // Round-robin: each group is first in turn.
         groups.rotate_left(1);
     }
     for job in shared.buffer.close() {
@@ -81,28 +81,28 @@ pub(super) async fn run<S: Send + Sync + 'static>(shared: Arc<RunningWorker<S>>)
     }
 }
 
-/// `false`: it is time to stop. Only the waiting is cut short by that; a job in our hands is released first.
+/// `false`: it is time to stop. Only the waiting is interrupted; a job that was claimed is released first.
 async fn wait_for_room<S>(shared: &RunningWorker<S>) -> bool {
     while shared.room() == 0 {
-        let changed = tokio::time::timeout(HOARDED, shared.buffer.room.notified());
+        let changed = tokio::time::timeout(PREFETCH_MAX_AGE, shared.buffer.room.notified());
         match shared.stop_claiming.run_until_cancelled(changed).await {
             None => return false,
             Some(Ok(())) => {}
-            Some(Err(_)) => release_hoarded(shared).await,
+            Some(Err(_)) => release_stale_prefetch(shared).await,
         }
     }
     !shared.stop_claiming.is_cancelled()
 }
 
-/// What claims have brought.
+/// The result of a round of claims.
 #[derive(Default)]
 struct Round {
     claimed: usize,
-    /// Some claim may have left jobs behind.
+    /// There may be more jobs to claim at once.
     more_waiting: bool,
-    /// Some kinds were not asked for, as there was no permit for them.
+    /// Some kinds were skipped, as their concurrency limit was reached.
     left_out: bool,
-    /// When to look again at the latest.
+    /// When to claim again at the latest.
     look_again: Option<Duration>,
 }
 
@@ -111,7 +111,7 @@ async fn claim_round<S>(shared: &RunningWorker<S>, groups: &[Group]) -> Result<R
     for group in groups {
         let mut max = shared.room().min(BATCH_MAX);
         if let Some(limit) = &group.limit {
-            // Nothing ahead for limited kinds: a permit is taken before the job is.
+            // No prefetch for limited kinds: every claimed job has a permit.
             max = max.min(limit.available_permits());
         }
         if max == 0 {
@@ -144,16 +144,16 @@ async fn claim<S>(shared: &RunningWorker<S>, group: &Group, max: usize) -> Resul
         let attempt = Attempt::new(&lease, shared.progress_reported.clone());
         ClaimedJob { lease, attempt: Arc::new(attempt), claimed: claimed_at, permit }
     };
-    // All at once: the slots are at the same locks.
+    // In one go: the slots contend for the same locks.
     let jobs: Vec<ClaimedJob> = leases.into_iter().map(with_permit).collect();
-    shared.held.hold(jobs.iter().map(|job| job.attempt.clone()));
+    shared.held.add(jobs.iter().map(|job| job.attempt.clone()));
     shared.buffer.put(jobs);
     Ok(Round { claimed, more_waiting: more, left_out: false, look_again })
 }
 
-/// The pace has dropped since these were claimed: they wait for slots that are not free soon.
-async fn release_hoarded<S>(shared: &RunningWorker<S>) {
-    while let Some(job) = shared.buffer.take_oldest_if(|job| job.claimed.elapsed() >= HOARDED) {
+/// The pool has slowed down since these were claimed, and no slot will be free soon.
+async fn release_stale_prefetch<S>(shared: &RunningWorker<S>) {
+    while let Some(job) = shared.buffer.take_oldest_if(|job| job.claimed.elapsed() >= PREFETCH_MAX_AGE) {
         release(shared, job).await;
     }
 }

@@ -1,4 +1,4 @@
-//! What runs a job: an async function, a struct, or anything over raw JSON; and what it may answer.
+//! Handlers: async functions, structs, or functions over raw JSON; and what they return.
 
 use std::fmt;
 use std::future::Future;
@@ -10,18 +10,18 @@ use super::Context;
 use crate::job::{Json, NotJson};
 use crate::queue::Job;
 
-/// What a handler that did not fail answers.
+/// What a handler returns if it did not fail. `()`, [`Json`] and `serde_json::Value` convert into it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Completion {
-    /// Done, with or without a result.
+    /// Done, with or without a result to be stored.
     Done(Option<Json>),
-    /// Not yet: start again after this long. Does not count as an attempt.
+    /// Run the job again after this long. The attempt does not count.
     Snooze(Duration),
 }
 
 impl Completion {
-    /// Done, with something to keep.
+    /// Done, with a result that is stored with the job.
     pub fn result<T: serde::Serialize>(value: &T) -> Result<Self, NotJson> {
         Ok(Self::Done(Some(Json::of(value)?)))
     }
@@ -46,10 +46,24 @@ impl From<serde_json::Value> for Completion {
     }
 }
 
-/// Why a handler failed. Made by `?` from any error (also `anyhow::Error`, a `String` or a `&str`), and then retried; or
-/// say otherwise.
+/// Why a handler failed. `?` converts any error into one that is retried (also `anyhow::Error`, a `String` or a `&str`).
 ///
-/// Not an error itself, so that it can be made from all of those.
+/// It does not implement `Error` itself: then `?` could not convert any error into it.
+///
+/// ```
+/// use std::time::Duration;
+/// use steadfast::worker::JobError;
+///
+/// fn charge(amount: &str) -> Result<(), JobError> {
+///     let amount: u32 = amount.parse()?; // retried by the kind's policy
+///     match amount {
+///         0 => Err(JobError::permanent("nothing to charge")), // a dead letter at once
+///         1..100 => Err(JobError::new("rate limited").retry_after(Duration::from_secs(60))),
+///         _ => Ok(()),
+///     }
+/// }
+/// # assert!(charge("100").is_ok() && charge("0").is_err());
+/// ```
 #[derive(Debug)]
 pub struct JobError {
     message: String,
@@ -58,17 +72,17 @@ pub struct JobError {
 }
 
 impl JobError {
-    /// Retried by the kind's policy.
+    /// An error that is retried by the kind's policy.
     pub fn new(message: impl fmt::Display) -> Self {
         Self { message: message.to_string(), permanent: false, retry_after: None }
     }
 
-    /// Never retried: the job becomes a dead letter at once.
+    /// An error that is not retried: the job becomes a dead letter at once.
     pub fn permanent(message: impl fmt::Display) -> Self {
         Self { permanent: true, ..Self::new(message) }
     }
 
-    /// Retried after exactly this long.
+    /// Retries after exactly this long, instead of by the kind's policy.
     pub fn retry_after(mut self, wait: Duration) -> Self {
         self.retry_after = Some(wait);
         self
@@ -83,7 +97,7 @@ impl JobError {
     }
 }
 
-/// With every cause, so that the record says what really happened.
+/// Keeps the text of every cause.
 impl<E: Into<Box<dyn std::error::Error + Send + Sync>>> From<E> for JobError {
     fn from(error: E) -> Self {
         let error = error.into();
@@ -102,7 +116,7 @@ impl<E: Into<Box<dyn std::error::Error + Send + Sync>>> From<E> for JobError {
     }
 }
 
-/// The struct form of a handler, for those who prefer it to a closure.
+/// A handler as a struct, for [`Worker::handler`](super::Worker::handler).
 pub trait Handler<J: Job, S = ()>: Send + Sync + 'static {
     /// Runs one job.
     fn run(&self, job: J, context: Context<S>) -> impl Future<Output = Result<Completion, JobError>> + Send;
@@ -110,12 +124,12 @@ pub trait Handler<J: Job, S = ()>: Send + Sync + 'static {
 
 pub(super) type Running = Pin<Box<dyn Future<Output = Result<Completion, JobError>> + Send>>;
 
-/// A handler whose payload type has been forgotten.
+/// A handler with its payload type erased.
 pub(super) trait AnyHandler<S>: Send + Sync + 'static {
     fn start(&self, payload: Json, context: Context<S>) -> Running;
 }
 
-/// A typed closure.
+/// A function over a typed payload.
 pub(super) struct TypedFn<F, J> {
     pub(super) run: F,
     pub(super) job: PhantomData<fn(J)>,
@@ -140,7 +154,7 @@ where
     }
 }
 
-/// A typed struct.
+/// A [`Handler`] over a typed payload.
 pub(super) struct TypedStruct<H, J> {
     pub(super) handler: std::sync::Arc<H>,
     pub(super) job: PhantomData<fn(J)>,
@@ -161,7 +175,7 @@ where
     }
 }
 
-/// A closure over JSON.
+/// A function over JSON.
 pub(super) struct RawFn<F>(pub(super) F);
 
 impl<F, S, Fut, T> AnyHandler<S> for RawFn<F>
@@ -177,7 +191,7 @@ where
     }
 }
 
-/// A handler that was registered before the worker was given its state, and so knows of none.
+/// A handler that was registered before [`Worker::with_state`](super::Worker::with_state).
 pub(super) struct Stateless(pub(super) std::sync::Arc<dyn AnyHandler<()>>);
 
 impl<S: Send + Sync + 'static> AnyHandler<S> for Stateless {

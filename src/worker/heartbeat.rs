@@ -1,7 +1,7 @@
-//! Extends every lease of this process in one call, on a thread and a runtime of its own: handlers that block every
-//! thread of theirs do not keep it from beating.
+//! Extends every lease of this process in one call, on a thread and a runtime of its own: handlers that block all threads
+//! of their runtime do not stop heartbeats.
 //!
-//! Between two regular beats, only the leases of jobs that reported progress are sent: each beat writes the whole row.
+//! Between two regular heartbeats, only leases of jobs that reported progress are sent: each one writes the whole row.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,17 +16,17 @@ use crate::job::limits::BATCH_MAX;
 use crate::queue::Queue;
 use crate::store::{Beat, Extend, Extended, StoreError, StoreErrorKind, complain};
 
-/// 3: two beats may be missed before a lease runs out.
+/// 3: two heartbeats may be missed before a lease expires.
 const BEATS_PER_LEASE: u32 = 3;
-/// Two thirds of a lease for the answer to one beat: one that is late is still in time, and giving it up costs the
-/// connection it is on; the last third is for another try.
+/// Two thirds of a lease for the answer to one heartbeat: a late one still counts, and a timeout costs its connection; the
+/// last third is for a retry.
 const TIMEOUT_IN_BEATS: u32 = 2;
-/// 1 s: progress is shown that fast, and no faster.
+/// 1 s: the most often that progress is stored.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
 
 pub(super) async fn run(queue: Queue, held: &HeldLeases, lease: Duration, progress_reported: &Notify) {
     let interval = lease / BEATS_PER_LEASE;
-    // At once: should this loop have died and been started again, leases may be close to their end.
+    // At once: if this loop died and was restarted, leases may be about to expire.
     let mut due = Instant::now();
     loop {
         let regular = tokio::select! {
@@ -34,38 +34,38 @@ pub(super) async fn run(queue: Queue, held: &HeldLeases, lease: Duration, progre
             () = sleep_until(due) => true,
             () = progress_reported.notified() => {
                 sleep_until(due.min(Instant::now() + PROGRESS_INTERVAL)).await;
-                // If it has come to that, the regular beat brings the progress along.
+                // If it is due by now, the regular heartbeat carries the progress.
                 Instant::now() >= due
             }
         };
         if regular {
-            // Counted from its beginning: a slow answer must not put the next one off.
+            // Counted from its start: a slow answer must not delay the next one.
             let began = Instant::now();
             due = match beat(&queue, held, held.all(), lease).await {
                 Ok(()) => began + interval,
                 Err(error) => {
                     complain(&error, "cannot extend leases; trying again");
-                    // Progress that it had along is news again.
+                    // Its progress is to be sent again.
                     progress_reported.notify_one();
                     Instant::now() + interval / 4
                 }
             };
-        } else if let Err(error) = beat(&queue, held, news(held), lease).await {
+        } else if let Err(error) = beat(&queue, held, with_progress(held), lease).await {
             complain(&error, "cannot record progress; trying again");
-            // What was put back is news again.
+            // Its progress is to be sent again.
             progress_reported.notify_one();
         }
     }
 }
 
-/// The attempts that reported something since their last beat.
-fn news(held: &HeldLeases) -> Vec<Arc<Attempt>> {
+/// The attempts that reported progress since their last heartbeat.
+fn with_progress(held: &HeldLeases) -> Vec<Arc<Attempt>> {
     let mut attempts = held.all();
     attempts.retain(|attempt| attempt.has_progress());
     attempts
 }
 
-/// Every chunk is sent, also after one that failed; the answer is the last error.
+/// Sends every chunk, also after one that failed; returns the last error.
 async fn beat(
     queue: &Queue,
     held: &HeldLeases,
@@ -95,7 +95,7 @@ async fn beat_chunk(
         .unwrap_or_else(|_| Err(StoreError::new(StoreErrorKind::Timeout, "extend")));
     match answers {
         Ok(answers) => {
-            attempts.iter().zip(answers).for_each(|(attempt, answer)| heard(held, attempt, answer));
+            attempts.iter().zip(answers).for_each(|(attempt, answer)| apply(held, attempt, answer));
             Ok(())
         }
         Err(error) => {
@@ -107,15 +107,15 @@ async fn beat_chunk(
     }
 }
 
-fn heard(held: &HeldLeases, attempt: &Arc<Attempt>, answer: Extended) {
+fn apply(held: &HeldLeases, attempt: &Arc<Attempt>, answer: Extended) {
     match answer {
         Extended::Ok => {}
         Extended::Cancel => attempt.stop(StopReason::Cancelled),
-        // The outcome may be on record already and its answer on the way: the settler will know.
+        // The outcome may be recorded already: the answer to the settle will tell.
         Extended::Lost if attempt.is_handed_over() => {}
         Extended::Lost => {
-            // Not held any more: it was settled while the heartbeat was on its way.
-            if held.lose(attempt.lease.token).is_some() {
+            // `None`: it was settled while the heartbeat was in flight.
+            if held.remove_lost(attempt.lease.token).is_some() {
                 attempt.stop(StopReason::LeaseLost);
             }
         }

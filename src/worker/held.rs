@@ -1,5 +1,5 @@
-//! The leases this process holds: what the heartbeat extends. An attempt is held from its claim until its outcome is on
-//! record, so neither a full buffer nor a slow store lets its lease run out.
+//! The leases that this process holds and the heartbeat extends: from the claim until the outcome is recorded, so that
+//! neither a full buffer nor a slow store lets a lease expire.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,19 +16,18 @@ pub(super) struct HeldLeases {
 }
 
 impl HeldLeases {
-    pub(super) fn hold(&self, attempts: impl IntoIterator<Item = Arc<Attempt>>) {
+    pub(super) fn add(&self, attempts: impl IntoIterator<Item = Arc<Attempt>>) {
         self.lock().extend(attempts.into_iter().map(|attempt| (attempt.lease.token, attempt)));
     }
 
-    /// Stops extending it. `None` if it had been let go of before (the heartbeat found it lost).
-    pub(super) fn let_go(&self, token: LeaseToken) -> Option<Arc<Attempt>> {
+    /// Stops extending it. `None` if it was removed before (the heartbeat found it lost).
+    pub(super) fn remove(&self, token: LeaseToken) -> Option<Arc<Attempt>> {
         self.lock().remove(&token)
     }
 
-    /// Stops extending it, because it is gone, and says so: this process believed it was running a job that had been taken
-    /// from it. `None`, and no word, if it had been let go of before.
-    pub(super) fn lose(&self, token: LeaseToken) -> Option<Arc<Attempt>> {
-        let attempt = self.let_go(token)?;
+    /// Stops extending a lease that was lost, and logs it. `None`, without a log line, if it was removed before.
+    pub(super) fn remove_lost(&self, token: LeaseToken) -> Option<Arc<Attempt>> {
+        let attempt = self.remove(token)?;
         metrics::counter!("leases_lost_total").increment(1);
         tracing::warn!(
             job_id = %attempt.lease.job_id, kind = %attempt.kind, attempt = attempt.number,
@@ -55,8 +54,7 @@ impl HeldLeases {
         self.lock().values().for_each(|attempt| attempt.stop(reason));
     }
 
-    /// Tells the handlers of jobs that are cancelled through this process, as long as there is a queue. Heartbeats tell the
-    /// others.
+    /// Tells the handlers of jobs that are cancelled through this process to stop. The others are told by heartbeats.
     pub(super) async fn stop_cancelled(&self, mut cancels: CancelListener) {
         while let Some(job) = cancels.next().await {
             self.stop_job(job, StopReason::Cancelled);

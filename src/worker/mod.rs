@@ -1,8 +1,10 @@
-//! Runs jobs. Handlers are ordinary async functions; crashes, cancels, timeouts and shutdowns are this module's business.
+//! Runs jobs. Handlers are ordinary async functions; this module takes care of leases, cancellation, timeouts, panics and
+//! shutdown. Start at [`Worker`].
 //!
-//! The way of a job through it: `dispatcher` claims → `pool` runs the handler → `settler` records the outcome,
-//! while `heartbeat` keeps the lease and `reaper` ends attempts that nobody keeps. Nothing here decides what becomes
-//! of a job (that is [`decide`](crate::job::decide())) or whether a lease is valid (that is the store).
+//! In the source, a job goes from `dispatcher`, which claims it, to `pool`, which runs the handler, to `settler`, which
+//! records the outcome, while `heartbeat` extends its lease; `reaper` ends attempts whose lease expired. The worker never
+//! decides what a job's next status is (that is [`decide`](crate::job::decide())) or whether a lease is valid (that is the
+//! store).
 
 mod backoff;
 mod context;
@@ -10,17 +12,17 @@ mod dispatcher;
 mod handler;
 mod heartbeat;
 mod held;
+mod housekeeping;
 mod pool;
 mod prefetch;
 mod pruner;
 mod reaper;
 mod run;
-mod runtime;
+mod running_worker;
 mod settings;
 mod settler;
 mod shutdown;
 mod supervise;
-mod upkeep;
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -32,33 +34,33 @@ use tokio::sync::Semaphore;
 
 pub use context::{Context, StopReason};
 pub use handler::{Completion, Handler, JobError};
+pub use housekeeping::run_housekeeping;
 pub use settings::{Retention, WorkerSettings};
 pub use shutdown::shutdown_signal;
 pub use supervise::WorkerHealth;
-pub use upkeep::run_housekeeping;
 
 use self::handler::{AnyHandler, RawFn, TypedFn, TypedStruct};
-use self::runtime::Registered;
+use self::running_worker::Registered;
 use crate::job::{Json, Kind, KindDefinition, WorkerId};
 use crate::planted::{Bug, planted};
 use crate::queue::{Job, KindError, Queue};
 
-/// Why a worker ended other than by being asked to.
+/// Why a worker could not start, or ended by itself.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WorkerError {
     /// A kind could not be declared.
     #[error(transparent)]
     Kind(#[from] KindError),
-    /// There is nothing to run.
+    /// No handler is registered.
     #[error("no handler is registered: add one with Worker::handle before running")]
     NoHandlers,
-    /// One of its loops kept dying.
+    /// One of its loops kept dying and was given up.
     #[error("the worker's {name} loop keeps dying: {why}")]
     LoopDied {
-        /// Which.
+        /// The name of the loop.
         name: &'static str,
-        /// Of what, the last time.
+        /// Why it died the last time.
         why: String,
     },
     /// One of its threads could not be started.
@@ -66,7 +68,7 @@ pub enum WorkerError {
     Thread(#[from] std::io::Error),
 }
 
-/// What may be said about one handler.
+/// Options of one handler: a concurrency limit and a timeout.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct HandlerOptions {
@@ -75,39 +77,71 @@ pub struct HandlerOptions {
 }
 
 impl HandlerOptions {
-    /// Nothing special.
+    /// No limit and no timeout.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// At most this many jobs of the kind at the same time in this process.
+    /// Limits how many jobs of the kind run at the same time in this process.
     pub fn concurrency(mut self, jobs: usize) -> Self {
         self.concurrency = Some(jobs.max(1));
         self
     }
 
-    /// No attempt takes longer, whatever the job says.
+    /// Limits the time of an attempt. The job's own timeout applies, too, if it is shorter.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self
     }
 }
 
-/// Runs the jobs of the kinds it has handlers for. See the [crate's front page](crate) for a whole program.
+/// Runs the jobs of the kinds it has handlers for, until it is told to stop.
+///
+/// ```no_run
+/// use schemars::JsonSchema;
+/// use serde::{Deserialize, Serialize};
+/// use steadfast::worker::{HandlerOptions, JobError, shutdown_signal};
+/// use steadfast::{Context, Job, Queue, Worker};
+///
+/// #[derive(Serialize, Deserialize, JsonSchema)]
+/// struct Welcome { user: u64 }
+/// impl Job for Welcome { const KIND: &'static str = "welcome"; }
+///
+/// struct Mailer;
+///
+/// async fn welcome(job: Welcome, context: Context<Mailer>) -> Result<(), JobError> {
+///     if job.user == 0 {
+///         return Err(JobError::permanent("there is no user 0")); // any other error is retried
+///     }
+///     let _mailer: &Mailer = context.state();
+///     context.progress(50, Some("rendered"));
+///     Ok(())
+/// }
+///
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// let queue = Queue::open("sqlite://jobs.db").await?;
+/// Worker::new(queue)
+///     .with_state(Mailer)
+///     .handle_with(HandlerOptions::new().concurrency(4), welcome)
+///     .run_until(shutdown_signal())
+///     .await?;
+/// # Ok(())
+/// # }
+/// ```
 pub struct Worker<S = ()> {
     queue: Queue,
     id: WorkerId,
     settings: WorkerSettings,
-    /// What was said by [`Worker::concurrency`]; it stands whatever the settings say, given before or after it.
+    /// Set by [`Worker::concurrency`]; overrides the settings, whichever is given first.
     concurrency: Option<usize>,
     handlers: HashMap<Kind, Registered<S>>,
     state: Arc<S>,
     health: WorkerHealth,
-    mistakes: Vec<KindError>,
+    registration_errors: Vec<KindError>,
 }
 
 impl Worker<()> {
-    /// A worker with the usual settings and no handlers yet.
+    /// A worker with default settings and no handlers.
     pub fn new(queue: Queue) -> Self {
         Self {
             queue,
@@ -120,12 +154,12 @@ impl Worker<()> {
             handlers: HashMap::new(),
             state: Arc::new(()),
             health: WorkerHealth::default(),
-            mistakes: Vec::new(),
+            registration_errors: Vec::new(),
         }
     }
 
-    /// Shares `state` with every handler that is registered after it (see [`Context::state`]). Those that were registered
-    /// before stay, and know of no state.
+    /// Shares `state` with every handler that is registered after this (see [`Context::state`]). Handlers that were
+    /// registered before have none.
     pub fn with_state<S: Send + Sync + 'static>(self, state: S) -> Worker<S> {
         Worker {
             queue: self.queue,
@@ -135,13 +169,13 @@ impl Worker<()> {
             handlers: self.handlers.into_iter().map(|(kind, known)| (kind, known.with_any_state())).collect(),
             state: Arc::new(state),
             health: self.health,
-            mistakes: self.mistakes,
+            registration_errors: self.registration_errors,
         }
     }
 }
 
 impl<S: Send + Sync + 'static> Worker<S> {
-    /// Runs jobs of type `J` with an async function.
+    /// Registers an async function as the handler of jobs of type `J`.
     pub fn handle<J, F, Fut, T>(self, run: F) -> Self
     where
         J: Job,
@@ -163,13 +197,13 @@ impl<S: Send + Sync + 'static> Worker<S> {
         self.register_typed::<J>(options, Arc::new(TypedFn { run, job: PhantomData::<fn(J)> }))
     }
 
-    /// Runs jobs of type `J` with a struct.
+    /// Registers a [`Handler`] for jobs of type `J`.
     pub fn handler<J: Job>(self, options: HandlerOptions, handler: impl Handler<J, S>) -> Self {
         let handler = TypedStruct { handler: Arc::new(handler), job: PhantomData::<fn(J)> };
         self.register_typed::<J>(options, Arc::new(handler))
     }
 
-    /// Runs jobs of any kind over their JSON. The kind is not declared by this: see
+    /// Registers a handler that takes the payload as JSON. Its kind is not declared by this: see
     /// [`Queue::put_kind`](crate::queue::Queue::put_kind).
     pub fn handle_raw<F, Fut, T>(mut self, kind: &str, options: HandlerOptions, run: F) -> Self
     where
@@ -179,7 +213,7 @@ impl<S: Send + Sync + 'static> Worker<S> {
     {
         match Kind::new(kind) {
             Ok(kind) => self.register(kind, None, options, Arc::new(RawFn(run))),
-            Err(error) => self.mistakes.push(error.into()),
+            Err(error) => self.registration_errors.push(error.into()),
         }
         self
     }
@@ -187,7 +221,7 @@ impl<S: Send + Sync + 'static> Worker<S> {
     fn register_typed<J: Job>(mut self, options: HandlerOptions, handler: Arc<dyn AnyHandler<S>>) -> Self {
         match KindDefinition::of::<J>() {
             Ok(definition) => self.register(definition.kind.clone(), Some(definition), options, handler),
-            Err(error) => self.mistakes.push(error),
+            Err(error) => self.registration_errors.push(error),
         }
         self
     }
@@ -203,32 +237,32 @@ impl<S: Send + Sync + 'static> Worker<S> {
         self.handlers.insert(kind, Registered { handler, definition, timeout: options.timeout, limit });
     }
 
-    /// Jobs at the same time; 4 × cores unless set. Wins over [`WorkerSettings::concurrency`], in whichever order the two
-    /// are given.
+    /// Sets how many jobs run at the same time; 4 × cores by default. Overrides [`WorkerSettings::concurrency`], whichever is
+    /// given first.
     pub fn concurrency(mut self, jobs: usize) -> Self {
         self.concurrency = Some(jobs);
         self
     }
 
-    /// Everything else that can be set.
+    /// Sets leases, polling, shutdown and retention.
     pub fn settings(mut self, settings: WorkerSettings) -> Self {
         self.settings = settings;
         self
     }
 
-    /// Signs leases with this name instead of a random one. It must not be shared with another process.
+    /// Sets the id recorded with leases, instead of a random one. It must not be shared with another process.
     pub fn id(mut self, id: WorkerId) -> Self {
         self.id = id;
         self
     }
 
-    /// Whether its loops are well; stays valid while it runs.
+    /// The health of its loops; take it before `run_until`, which consumes the worker.
     pub fn health(&self) -> WorkerHealth {
         self.health.clone()
     }
 
-    /// Runs until `shutdown` completes, then lets running jobs finish within the grace period, releases the rest and
-    /// records every outcome.
+    /// Runs jobs until `shutdown` completes. Then running jobs may finish within the grace period, the rest are released
+    /// without costing an attempt, and every outcome is recorded.
     pub async fn run_until(self, shutdown: impl Future<Output = ()>) -> Result<(), WorkerError> {
         run::run_until(self, shutdown).await
     }

@@ -1,5 +1,5 @@
-//! The slots: each runs one job at a time. Whatever a handler does (fail, panic, hang, ignore everything) is that job's
-//! failure; the slot goes on.
+//! The slots of a worker: each runs one job at a time. Whatever a handler does (fail, panic, hang, ignore its
+//! cancellation), only its job fails; the slot goes on.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,10 +11,10 @@ use tracing::Instrument;
 use super::context::{Attempt, Context, StopReason};
 use super::handler::{Completion, JobError};
 use super::held::HeldLeases;
-use super::runtime::{ClaimedJob, Registered, RunningWorker};
+use super::running_worker::{ClaimedJob, Registered, RunningWorker};
 use crate::job::{AttemptOutcome, ErrorText, Kind, LeaseToken, Outcome};
 
-/// 10 s: a handler that has been told to stop and has not is reported as stuck.
+/// 10 s: a handler that was told to stop and still runs is reported as stuck.
 const STUCK_AFTER: Duration = Duration::from_secs(10);
 
 /// One slot: takes jobs until there are no more.
@@ -28,25 +28,25 @@ async fn run_job<S: Send + Sync + 'static>(shared: &Arc<RunningWorker<S>>, job: 
     let ClaimedJob { lease, attempt, claimed, permit } = job;
     let job = lease.job();
     let Some(known) = shared.handlers.get(&job.kind) else {
-        // Cannot be: only kinds with a handler are claimed. Others may have one.
+        // Cannot happen: only kinds with a handler are claimed. Another worker may have one.
         shared.outcomes.report(&attempt, Outcome::Released).await;
         return;
     };
     if let Some(reason) = attempt.stop_reason() {
-        // Told to stop while it waited here: not started at all.
+        // Told to stop while it waited for a slot: not started at all.
         return end_unstarted(shared, &attempt, reason).await;
     }
-    let unwound = LetGoOnUnwind { held: &shared.held, token: Some(attempt.lease.token) };
+    let unwound = RemoveOnUnwind { held: &shared.held, token: Some(attempt.lease.token) };
     let started = Instant::now();
     metrics::counter!("worker_jobs_started_total", "kind" => job.kind.to_string()).increment(1);
     let deadline = deadline(claimed, job.timeout_ms, known);
     let handler = start_handler(shared, known, &attempt, job.payload.clone());
-    let (outcome, left_behind) = supervise(shared, handler, &attempt, deadline).await;
+    let (outcome, still_running) = supervise(shared, handler, &attempt, deadline).await;
     record_metrics(&job.kind, outcome.recorded_as(), started.elapsed());
     shared.pace.finished(started.elapsed());
     shared.outcomes.report(&attempt, outcome).await;
-    unwound.not_needed();
-    if let Some(handler) = left_behind {
+    unwound.disarm();
+    if let Some(handler) = still_running {
         wait_until_it_ends(shared, handler, &attempt).await;
     }
     drop(permit);
@@ -54,7 +54,7 @@ async fn run_job<S: Send + Sync + 'static>(shared: &Arc<RunningWorker<S>>, job: 
 
 async fn end_unstarted<S>(shared: &RunningWorker<S>, attempt: &Attempt, reason: StopReason) {
     let outcome = match reason {
-        // Another worker's by now; there is nothing to say about it.
+        // It may be another worker's by now: nothing to report.
         StopReason::LeaseLost => return,
         StopReason::Cancelled => Outcome::Cancelled,
         StopReason::ShuttingDown | StopReason::TimedOut => Outcome::Released,
@@ -62,23 +62,23 @@ async fn end_unstarted<S>(shared: &RunningWorker<S>, attempt: &Attempt, reason: 
     shared.outcomes.report(attempt, outcome).await;
 }
 
-/// Should the slot itself die, its lease must run out instead of being extended for ever.
-struct LetGoOnUnwind<'a> {
+/// If the slot itself panics, its lease must expire instead of being extended for ever.
+struct RemoveOnUnwind<'a> {
     held: &'a HeldLeases,
     token: Option<LeaseToken>,
 }
 
-impl LetGoOnUnwind<'_> {
-    /// The outcome is handed over; the settler lets go.
-    fn not_needed(mut self) {
+impl RemoveOnUnwind<'_> {
+    /// The settler has the outcome, and removes the lease.
+    fn disarm(mut self) {
         self.token = None;
     }
 }
 
-impl Drop for LetGoOnUnwind<'_> {
+impl Drop for RemoveOnUnwind<'_> {
     fn drop(&mut self) {
         if let Some(token) = self.token {
-            self.held.let_go(token);
+            self.held.remove(token);
         }
     }
 }
@@ -90,7 +90,7 @@ fn deadline<S>(claimed: Instant, timeout_ms: Option<u64>, known: &Registered<S>)
 
 type HandlerTask = AbortOnDropHandle<Result<Completion, JobError>>;
 
-/// On a task of its own: a panic ends only that, and a blocked thread does not block the slot's timers.
+/// On a task of its own: a panic ends only the task, and a blocked thread does not block the slot's timers.
 fn start_handler<S: Send + Sync + 'static>(
     shared: &Arc<RunningWorker<S>>,
     known: &Registered<S>,
@@ -105,7 +105,7 @@ fn start_handler<S: Send + Sync + 'static>(
     AbortOnDropHandle::new(tokio::spawn(async move { handler.start(payload, context).await }.instrument(span)))
 }
 
-/// Waits for the handler, its deadline, or the end of the grace period. What is left behind still runs.
+/// Waits for the handler, its deadline, or the end of the grace period. A handler in the answer still runs.
 async fn supervise<S>(
     shared: &RunningWorker<S>,
     mut handler: HandlerTask,
@@ -134,7 +134,7 @@ async fn supervise<S>(
     }
 }
 
-/// After its deadline an attempt is on record as timed out, but its thread may be blocked: the slot stays taken.
+/// After its deadline an attempt is recorded as timed out, but its thread may be blocked: the slot stays occupied.
 async fn wait_until_it_ends<S>(shared: &RunningWorker<S>, mut handler: HandlerTask, attempt: &Attempt) {
     let stuck = report_stuck_handler(attempt);
     tokio::pin!(stuck);
@@ -146,7 +146,7 @@ async fn wait_until_it_ends<S>(shared: &RunningWorker<S>, mut handler: HandlerTa
     }
 }
 
-/// Says, once, that a handler was told to stop and did not; counts it until dropped.
+/// Logs once that a handler was told to stop and did not; counts it as stuck until dropped.
 async fn report_stuck_handler(attempt: &Attempt) -> std::convert::Infallible {
     attempt.stopped().await;
     tokio::time::sleep(STUCK_AFTER).await;

@@ -1,52 +1,52 @@
-//! How many jobs to claim beyond the free slots: about what the pool works off in 50 ms. So fast jobs are claimed by the
-//! hundred, and slow ones are left for others.
+//! How many jobs to claim beyond the free slots: about what the pool finishes in 50 ms. Fast jobs are claimed by the
+//! hundred, and slow ones are left to other workers.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// 50 ms: longer than a claim takes, shorter than anybody would call hoarding.
+/// 50 ms: longer than a claim takes, too short to keep jobs from other workers.
 const AHEAD: Duration = Duration::from_millis(50);
-/// 500 ms without a finished job: the pool stands, whatever the pace was before.
-const STANDING: Duration = Duration::from_millis(500);
+/// 500 ms without a finished job: the pool is stalled, and the estimate is void.
+const STALLED: Duration = Duration::from_millis(500);
 /// 1,000 jobs: the most one claim may bring.
 const PREFETCH_MAX: usize = 1000;
-/// Each job moves the estimate by an eighth: a change of pace shows after some ten jobs.
+/// Each job moves the average by an eighth: a change of pace shows after some ten jobs.
 const WEIGHT: u64 = 8;
 
-/// The usual duration of a job, from those that finished lately.
+/// The average duration of a job, over those that finished lately.
 #[derive(Debug)]
 pub(super) struct Pace {
     /// Zero: nothing finished yet.
-    usual_nanos: AtomicU64,
-    /// When the newest of them finished, from `began`. The estimate says nothing of a pool that has stood since.
+    average_nanos: AtomicU64,
+    /// When the newest of them finished, from `began`.
     last_nanos: AtomicU64,
     began: Instant,
 }
 
 impl Default for Pace {
     fn default() -> Self {
-        Self { usual_nanos: AtomicU64::new(0), last_nanos: AtomicU64::new(0), began: Instant::now() }
+        Self { average_nanos: AtomicU64::new(0), last_nanos: AtomicU64::new(0), began: Instant::now() }
     }
 }
 
 impl Pace {
     pub(super) fn finished(&self, took: Duration) {
         let took = (took.as_nanos() as u64).max(1);
-        let usual = self.usual_nanos.load(Ordering::Relaxed);
+        let average = self.average_nanos.load(Ordering::Relaxed);
         // Two slots finishing at once may lose one of two updates; it is an estimate.
-        let next = if usual == 0 { took } else { usual - usual / WEIGHT + took / WEIGHT };
-        self.usual_nanos.store(next.max(1), Ordering::Relaxed);
+        let next = if average == 0 { took } else { average - average / WEIGHT + took / WEIGHT };
+        self.average_nanos.store(next.max(1), Ordering::Relaxed);
         self.last_nanos.store(self.began.elapsed().as_nanos() as u64, Ordering::Relaxed);
     }
 
     pub(super) fn prefetch(&self, slots: usize) -> usize {
-        let usual = self.usual_nanos.load(Ordering::Relaxed);
+        let average = self.average_nanos.load(Ordering::Relaxed);
         let ahead = AHEAD.as_nanos() as u64;
         let since = (self.began.elapsed().as_nanos() as u64).saturating_sub(self.last_nanos.load(Ordering::Relaxed));
-        if usual == 0 || usual >= ahead || since > STANDING.as_nanos() as u64 {
+        if average == 0 || average >= ahead || since > STALLED.as_nanos() as u64 {
             return 0;
         }
-        let per_slot = usize::try_from(ahead / usual).unwrap_or(PREFETCH_MAX);
+        let per_slot = usize::try_from(ahead / average).unwrap_or(PREFETCH_MAX);
         per_slot.saturating_mul(slots).min(PREFETCH_MAX)
     }
 }

@@ -1,4 +1,4 @@
-//! Removes finished jobs once they have been kept long enough, in small steps.
+//! Deletes finished jobs after their retention, in small steps.
 
 use std::time::Duration;
 
@@ -11,12 +11,12 @@ use crate::store::Prune;
 const INTERVAL: Duration = Duration::from_secs(600);
 /// 500 jobs in one step: a short transaction.
 const BATCH: usize = 500;
-/// 20 ms between steps, so that a long overdue pass does not crowd out work.
-const BREATH: Duration = Duration::from_millis(20);
+/// 20 ms between steps, so that a long pass does not slow down other work.
+const STEP_PAUSE: Duration = Duration::from_millis(20);
 
 pub(super) async fn run(queue: Queue, retention: Retention) {
     loop {
-        // Not at once: a start is busy enough. With jitter, so that a fleet takes turns.
+        // Not at start, which is busy enough. With jitter, so that a fleet does not prune in step.
         tokio::time::sleep(INTERVAL.mul_f64(0.5 + fastrand::f64())).await;
         let mut deleted = 0;
         let mut after: Option<JobId> = None;
@@ -41,7 +41,7 @@ pub(super) async fn run(queue: Queue, retention: Retention) {
             if after.is_none() {
                 break;
             }
-            tokio::time::sleep(BREATH).await;
+            tokio::time::sleep(STEP_PAUSE).await;
         }
         if deleted > 0 {
             tracing::info!(deleted, "removed finished jobs that were kept long enough");

@@ -1,5 +1,5 @@
-//! Ends attempts whose leases have run out, anybody's. Every process does it; the conditional update in the store makes
-//! sure that each is ended once.
+//! Ends attempts whose leases have expired, of any worker. Every process runs it; the conditional update in the store
+//! ensures that each attempt is ended once.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ pub(super) async fn run(queue: Queue, interval: Duration) {
     }
     loop {
         if reap_all(&queue).await.is_err() {
-            // Not to be mended from here: the watchdog ends the process.
+            // No retry helps: the watchdog ends the process.
             return;
         }
         // Jitter, so that a fleet that was started together does not reap together.
@@ -25,14 +25,14 @@ pub(super) async fn run(queue: Queue, interval: Duration) {
     }
 }
 
-/// An error only if the store is beyond use.
+/// An error only if this process can never write again.
 async fn reap_all(queue: &Queue) -> Result<(), StoreError> {
     loop {
         match queue.reap(Reap { limit: BATCH }).await {
             Ok(reaped) => {
                 let count = reaped.len();
                 metrics::counter!("leases_expired_total").increment(count as u64);
-                reaped.into_iter().for_each(say);
+                reaped.into_iter().for_each(log);
                 if count < BATCH {
                     return Ok(());
                 }
@@ -49,7 +49,7 @@ async fn reap_all(queue: &Queue) -> Result<(), StoreError> {
     }
 }
 
-fn say(reaped: Reaped) {
+fn log(reaped: Reaped) {
     let Reaped { job_id, kind, attempt, worker, to, recorded } = reaped;
     let error = match recorded {
         AttemptOutcome::TimedOut => format!("ran past the job's timeout_ms, at worker {worker}"),

@@ -1,4 +1,4 @@
-//! Starts the loops of a worker, watches them, and takes them down in the order that loses nothing.
+//! Starts the loops of a worker, watches them, and stops them in the order that loses nothing.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -9,29 +9,29 @@ use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinSet;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::runtime::{Buffer, RunningWorker};
+use super::running_worker::{Buffer, RunningWorker};
 use super::settler::Outcomes;
 use super::supervise::supervise;
 use super::{StopReason, Worker, WorkerError, WorkerHealth, WorkerSettings};
-use super::{dispatcher, heartbeat, pool, settler, upkeep};
+use super::{dispatcher, heartbeat, housekeeping, pool, settler};
 use crate::job::Outcome;
 use crate::planted::{Bug, planted};
 
 /// 5 s beyond the grace period to record the last outcomes; leases of what is left expire on their own.
 const FLUSH_MAX: Duration = Duration::from_secs(5);
 
-/// 2 s for the heartbeat thread to end: at most one call is under way.
-const KEEPER_END_MAX: Duration = Duration::from_secs(2);
+/// 2 s for the heartbeat thread to end: at most one call is in flight.
+const HEARTBEAT_THREAD_END_MAX: Duration = Duration::from_secs(2);
 
 pub(super) async fn run_until<S: Send + Sync + 'static>(
     worker: Worker<S>,
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), WorkerError> {
-    let Worker { queue, id, settings, concurrency, handlers, state, health, mistakes } = worker;
+    let Worker { queue, id, settings, concurrency, handlers, state, health, registration_errors } = worker;
     let concurrency = concurrency.unwrap_or(settings.concurrency);
     let settings = WorkerSettings { concurrency, ..settings }.within_limits();
-    if let Some(mistake) = mistakes.into_iter().next() {
-        return Err(mistake.into());
+    if let Some(error) = registration_errors.into_iter().next() {
+        return Err(error.into());
     }
     if handlers.is_empty() {
         return Err(WorkerError::NoHandlers);
@@ -67,20 +67,20 @@ pub(super) async fn run_until<S: Send + Sync + 'static>(
     ended
 }
 
-/// The running loops, by when they may stop.
+/// The running loops, grouped by when they may stop.
 struct Loops {
-    /// Claims.
+    /// Claims jobs.
     dispatcher: JoinSet<Result<(), WorkerError>>,
-    /// Run jobs.
+    /// Run handlers.
     slots: JoinSet<Result<(), WorkerError>>,
-    /// Record outcomes.
+    /// Records outcomes.
     settler: JoinSet<Result<(), WorkerError>>,
-    /// Tell handlers of cancelled jobs.
+    /// Tells handlers of cancelled jobs to stop.
     cancels: JoinSet<Result<(), WorkerError>>,
-    /// Heartbeat and upkeep; `None` once they have ended.
-    keeper: Option<oneshot::Receiver<Result<(), WorkerError>>>,
-    /// Should the worker be dropped instead of shut down, its threads end too, and its leases expire.
-    _ends_with_us: [DropGuard; 2],
+    /// Heartbeat and housekeeping; `None` once they have ended.
+    heartbeat_thread: Option<oneshot::Receiver<Result<(), WorkerError>>>,
+    /// If the worker is dropped instead of shut down, its threads end too, and its leases expire.
+    _stop_on_drop: [DropGuard; 2],
 }
 
 impl Loops {
@@ -88,23 +88,23 @@ impl Loops {
         shared: &Arc<RunningWorker<S>>,
         health: &WorkerHealth,
     ) -> Result<Self, WorkerError> {
-        let keeper = start_keeper(shared.clone(), health.clone())?;
-        let own_thread = start_claiming_thread(shared.stop_heartbeats.clone())?;
+        let heartbeat_thread = start_heartbeat_thread(shared.clone(), health.clone())?;
+        let claim_thread = start_claim_thread(shared.stop_heartbeats.clone())?;
         let mut loops = Self {
             dispatcher: JoinSet::new(),
             slots: JoinSet::new(),
             settler: JoinSet::new(),
             cancels: JoinSet::new(),
-            keeper: Some(keeper),
-            _ends_with_us: [shared.stop_claiming.clone().drop_guard(), shared.stop_heartbeats.clone().drop_guard()],
+            heartbeat_thread: Some(heartbeat_thread),
+            _stop_on_drop: [shared.stop_claiming.clone().drop_guard(), shared.stop_heartbeats.clone().drop_guard()],
         };
         let this = shared.clone();
-        // On a thread of its own: what a claim brings must be held, and so extended, at once, while handlers may block every
-        // thread of their runtime for longer than a lease; and reading it, megabytes at times, must not keep the heartbeat.
+        // On a thread of its own: claimed jobs must be extended at once, while handlers may block every thread of their
+        // runtime for longer than a lease; and reading a claim, megabytes at times, must not delay heartbeats.
         let dispatcher = supervise("dispatcher", health.clone(), shared.stop_claiming.clone(), move || {
             dispatcher::run(this.clone())
         });
-        loops.dispatcher.spawn_on(dispatcher, &own_thread);
+        loops.dispatcher.spawn_on(dispatcher, &claim_thread);
         for _ in 0..shared.settings.concurrency {
             let this = shared.clone();
             loops.slots.spawn(supervise("slot", health.clone(), shared.stop_claiming.clone(), move || {
@@ -127,7 +127,7 @@ impl Loops {
         Ok(loops)
     }
 
-    /// Completes when one of them is beyond help.
+    /// Completes when one of them has been given up.
     async fn died(&mut self) -> Result<(), WorkerError> {
         let one_of = |ended: Option<Result<Result<(), WorkerError>, tokio::task::JoinError>>, name| match ended {
             Some(Ok(result)) => result,
@@ -139,8 +139,8 @@ impl Loops {
             ended = self.slots.join_next() => one_of(ended, "slot"),
             ended = self.settler.join_next() => one_of(ended, "settler"),
             ended = self.cancels.join_next() => one_of(ended, "cancels"),
-            ended = end_of(&mut self.keeper) => {
-                self.keeper = None;
+            ended = end_of(&mut self.heartbeat_thread) => {
+                self.heartbeat_thread = None;
                 ended
             }
         }
@@ -159,7 +159,7 @@ impl Loops {
         tokio::select! {
             () = async {
                 while self.dispatcher.join_next().await.is_some() {}
-                // A dispatcher that died has left this to us; slots would wait for more until the grace period is over.
+                // In case the dispatcher died: slots would wait for jobs until the grace period is over.
                 for job in shared.buffer.close() {
                     shared.outcomes.report(&job.attempt, Outcome::Released).await;
                 }
@@ -183,21 +183,21 @@ impl Loops {
             );
         }
         shared.stop_heartbeats.cancel();
-        // So that nothing of this worker holds the queue when it returns.
+        // Nothing of this worker may hold the queue when it returns.
         self.cancels.shutdown().await;
-        if self.keeper.is_some() {
-            let _ = tokio::time::timeout(KEEPER_END_MAX, end_of(&mut self.keeper)).await;
+        if self.heartbeat_thread.is_some() {
+            let _ = tokio::time::timeout(HEARTBEAT_THREAD_END_MAX, end_of(&mut self.heartbeat_thread)).await;
         }
     }
 }
 
-async fn end_of(keeper: &mut Option<oneshot::Receiver<Result<(), WorkerError>>>) -> Result<(), WorkerError> {
-    let Some(keeper) = keeper else { return std::future::pending().await };
-    keeper.await.unwrap_or_else(|_| Err(WorkerError::LoopDied { name: "heartbeat", why: "its thread ended".into() }))
+async fn end_of(thread: &mut Option<oneshot::Receiver<Result<(), WorkerError>>>) -> Result<(), WorkerError> {
+    let Some(thread) = thread else { return std::future::pending().await };
+    thread.await.unwrap_or_else(|_| Err(WorkerError::LoopDied { name: "heartbeat", why: "its thread ended".into() }))
 }
 
-/// A thread for the dispatcher, until `stop`.
-fn start_claiming_thread(stop: CancellationToken) -> Result<Handle, WorkerError> {
+/// A thread with a runtime for the dispatcher, until `stop`.
+fn start_claim_thread(stop: CancellationToken) -> Result<Handle, WorkerError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let handle = runtime.handle().clone();
     let run = move || runtime.block_on(stop.cancelled());
@@ -205,22 +205,22 @@ fn start_claiming_thread(stop: CancellationToken) -> Result<Handle, WorkerError>
     Ok(handle)
 }
 
-/// Heartbeat and upkeep, on a thread with a runtime of its own.
-fn start_keeper<S: Send + Sync + 'static>(
+/// A thread with a runtime for heartbeat and housekeeping.
+fn start_heartbeat_thread<S: Send + Sync + 'static>(
     shared: Arc<RunningWorker<S>>,
     health: WorkerHealth,
 ) -> Result<oneshot::Receiver<Result<(), WorkerError>>, WorkerError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let (ended, keeper) = oneshot::channel();
+    let (ended, thread) = oneshot::channel();
     std::thread::Builder::new().name("steadfast-heartbeat".into()).spawn(move || {
-        let result = runtime.block_on(keep(shared, health));
-        // Nobody is listening any more if the worker was dropped.
+        let result = runtime.block_on(run_heartbeat_thread(shared, health));
+        // Nobody receives it if the worker was dropped.
         let _ = ended.send(result);
     })?;
-    Ok(keeper)
+    Ok(thread)
 }
 
-async fn keep<S: Send + Sync + 'static>(
+async fn run_heartbeat_thread<S: Send + Sync + 'static>(
     shared: Arc<RunningWorker<S>>,
     health: WorkerHealth,
 ) -> Result<(), WorkerError> {
@@ -233,6 +233,6 @@ async fn keep<S: Send + Sync + 'static>(
             this.stop_heartbeats.run_until_cancelled(beats).await;
         }
     });
-    let upkeep = upkeep::run(shared.queue.clone(), shared.settings.clone(), health, stop);
-    tokio::try_join!(beating, upkeep).map(|_| ())
+    let housekeeping = housekeeping::run(shared.queue.clone(), shared.settings.clone(), health, stop);
+    tokio::try_join!(beating, housekeeping).map(|_| ())
 }

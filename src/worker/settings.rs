@@ -1,25 +1,36 @@
-//! How a worker behaves, and how long finished jobs are kept.
+//! Settings of a worker, and retention.
 
 use std::time::Duration;
 
 use crate::job::QueueName;
 use crate::job::limits::{LEASE_DEFAULT, LEASE_MAX, LEASE_MIN};
 
-/// How a worker behaves. Every field has a default.
+/// Settings of a worker, each with a default.
+///
+/// ```
+/// use std::time::Duration;
+/// use steadfast::worker::{Retention, WorkerSettings};
+///
+/// let settings = WorkerSettings::default()
+///     .lease(Duration::from_secs(60))
+///     .shutdown_grace(Duration::from_secs(10))
+///     .retention(Retention::default().succeeded(Duration::from_secs(24 * 3600)));
+/// # let _ = settings;
+/// ```
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct WorkerSettings {
-    /// Jobs at the same time; 4 × cores.
+    /// How many jobs run at the same time; 4 × cores.
     pub concurrency: usize,
-    /// Take jobs from these queues only; `None`: from every queue.
+    /// Claim only jobs of these queues; `None`: of every queue.
     pub queues: Option<Vec<QueueName>>,
-    /// 30 s: how long a job of this worker stays unclaimed by others after the worker died. Heartbeats come at a third.
+    /// 30 s: how long a job waits after its worker died. Heartbeats are sent at a third of it.
     pub lease: Duration,
-    /// 5 s: how often expired leases, anybody's, are looked for.
+    /// 5 s: how often expired leases, of any worker, are reaped.
     pub reap_interval: Duration,
-    /// 500 ms: the first wait for work, when no wake comes.
+    /// 500 ms: the shortest poll interval, without notifications.
     pub poll_min: Duration,
-    /// 2 s: the longest wait for work, when no wake comes.
+    /// 2 s: the longest poll interval, without notifications.
     pub poll_max: Duration,
     /// 30 s: how long running jobs may go on at shutdown before they are released.
     pub shutdown_grace: Duration,
@@ -28,55 +39,55 @@ pub struct WorkerSettings {
 }
 
 impl WorkerSettings {
-    /// Jobs at the same time.
+    /// Sets how many jobs run at the same time.
     pub fn concurrency(mut self, concurrency: usize) -> Self {
         self.concurrency = concurrency;
         self
     }
 
-    /// Only jobs from these queues.
+    /// Claims only jobs of these queues.
     pub fn queues(mut self, queues: impl Into<Option<Vec<QueueName>>>) -> Self {
         self.queues = queues.into();
         self
     }
 
-    /// How long a job stays with this worker without a heartbeat.
+    /// Sets how long leases last without a heartbeat.
     pub fn lease(mut self, lease: Duration) -> Self {
         self.lease = lease;
         self
     }
 
-    /// How often expired leases are looked for.
+    /// Sets how often expired leases are reaped.
     pub fn reap_interval(mut self, reap_interval: Duration) -> Self {
         self.reap_interval = reap_interval;
         self
     }
 
-    /// The first wait for work, when no wake comes.
+    /// Sets the shortest poll interval.
     pub fn poll_min(mut self, poll_min: Duration) -> Self {
         self.poll_min = poll_min;
         self
     }
 
-    /// The longest wait for work, when no wake comes.
+    /// Sets the longest poll interval.
     pub fn poll_max(mut self, poll_max: Duration) -> Self {
         self.poll_max = poll_max;
         self
     }
 
-    /// How long running jobs may go on at shutdown.
+    /// Sets how long running jobs may go on at shutdown.
     pub fn shutdown_grace(mut self, shutdown_grace: Duration) -> Self {
         self.shutdown_grace = shutdown_grace;
         self
     }
 
-    /// How long finished jobs are kept.
+    /// Sets how long finished jobs are kept.
     pub fn retention(mut self, retention: Retention) -> Self {
         self.retention = retention;
         self
     }
 
-    /// What makes no sense becomes the nearest that does.
+    /// Values out of range become the nearest in range.
     pub(super) fn within_limits(self) -> Self {
         /// 10 ms: less would be a hot loop.
         const INTERVAL_MIN: Duration = Duration::from_millis(10);
@@ -108,15 +119,15 @@ impl Default for WorkerSettings {
     }
 }
 
-/// How long finished jobs are kept.
+/// How long finished jobs are kept, per status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Retention {
-    /// 7 days.
+    /// Succeeded jobs: 7 days.
     pub succeeded: Duration,
-    /// 7 days.
+    /// Cancelled jobs: 7 days.
     pub cancelled: Duration,
-    /// 90 days: time to find out why.
+    /// Permanently failed jobs: 90 days, time to find out why.
     pub failed: Duration,
 }
 
@@ -128,19 +139,19 @@ impl Default for Retention {
 }
 
 impl Retention {
-    /// How long jobs that succeeded are kept.
+    /// Sets how long succeeded jobs are kept.
     pub fn succeeded(mut self, time: Duration) -> Self {
         self.succeeded = time;
         self
     }
 
-    /// How long cancelled jobs are kept.
+    /// Sets how long cancelled jobs are kept.
     pub fn cancelled(mut self, time: Duration) -> Self {
         self.cancelled = time;
         self
     }
 
-    /// How long jobs that failed for good are kept.
+    /// Sets how long permanently failed jobs are kept.
     pub fn failed(mut self, time: Duration) -> Self {
         self.failed = time;
         self

@@ -1,5 +1,5 @@
-//! Records outcomes: one settle in flight, whatever was reported meanwhile is the next batch. An outcome stays here
-//! until the store has answered; a store that is away is asked again until it is back.
+//! Records outcomes: one settle in flight, and what is reported meanwhile is the next batch. An outcome stays here until
+//! the store has answered; while the store is unavailable, it is retried.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -13,22 +13,22 @@ use crate::job::{LeaseKey, Outcome};
 use crate::queue::Queue;
 use crate::store::{Settle, Settled, StoreError, StoreErrorKind, complain};
 
-/// 1,000 outcomes in one settle: as many as a claim brings.
+/// 1,000 outcomes in one settle: as many jobs as a claim returns.
 const BATCH_MAX: usize = 1000;
-/// 2,048 outcomes may wait; then slots wait with theirs.
-const WAITING_MAX: usize = 2048;
+/// 2,048 outcomes are buffered; then slots wait.
+const BUFFERED_MAX: usize = 2048;
 
-/// The way from the slots to the settler.
+/// The channel from the slots to the settler.
 pub(super) struct Outcomes {
     sender: Mutex<Option<mpsc::Sender<Settle>>>,
     receiver: tokio::sync::Mutex<mpsc::Receiver<Settle>>,
-    /// Taken from the channel, not answered yet. Survives the loop, should it die.
+    /// Taken from the channel, not answered yet. Kept here so that it survives a restart of the loop.
     unsettled: Mutex<Vec<Unsettled>>,
-    /// No more outcomes will come.
+    /// Cancelled when no more outcomes will come.
     pub(super) closed: CancellationToken,
 }
 
-/// An outcome that is not on record yet.
+/// An outcome that is not recorded yet.
 #[derive(Clone)]
 struct Unsettled {
     settle: Settle,
@@ -38,13 +38,13 @@ struct Unsettled {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Version {
     AsReported,
-    /// In place of one that the database refused.
+    /// A failure, instead of an outcome that the database refused.
     Substitute,
 }
 
 impl Default for Outcomes {
     fn default() -> Self {
-        let (sender, receiver) = mpsc::channel(WAITING_MAX);
+        let (sender, receiver) = mpsc::channel(BUFFERED_MAX);
         Self {
             sender: Mutex::new(Some(sender)),
             receiver: tokio::sync::Mutex::new(receiver),
@@ -55,19 +55,19 @@ impl Default for Outcomes {
 }
 
 impl Outcomes {
-    /// Hands an outcome over; waits only if very many wait already.
+    /// Sends an outcome to the settler; waits if the buffer is full.
     pub(super) async fn report(&self, attempt: &Attempt, outcome: Outcome) {
         attempt.hand_over();
         let sender = self.sender.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if let Some(sender) = sender {
-            // Closed only once every slot has ended; a job that is still here then is reaped.
+            // Closed only once every slot has ended; what is reported later is reaped.
             let _ = sender.send(Settle { lease: attempt.lease, outcome }).await;
         }
     }
 
     /// No more outcomes will come: the settler ends when all are settled.
     pub(super) fn close(&self) {
-        // First of all: a settler that ends because nothing more can come must be seen to end by order.
+        // Before the channel closes: a settler that ends because of that must be seen to end as told.
         self.closed.cancel();
         self.sender.lock().unwrap_or_else(PoisonError::into_inner).take();
     }
@@ -81,11 +81,11 @@ pub(super) async fn run(queue: Queue, outcomes: &Outcomes, held: &HeldLeases) {
     let mut receiver = outcomes.receiver.lock().await;
     let mut errors = 0;
     loop {
-        let waiting = outcomes.unsettled().len();
-        if waiting < BATCH_MAX {
+        let unsettled = outcomes.unsettled().len();
+        if unsettled < BATCH_MAX {
             let mut arrived = Vec::new();
-            let room = BATCH_MAX - waiting;
-            if waiting > 0 {
+            let room = BATCH_MAX - unsettled;
+            if unsettled > 0 {
                 while arrived.len() < room
                     && let Ok(settle) = receiver.try_recv()
                 {
@@ -115,16 +115,16 @@ pub(super) async fn run(queue: Queue, outcomes: &Outcomes, held: &HeldLeases) {
     }
 }
 
-/// What is left to do about one outcome.
+/// Handles the answer for one outcome; what is returned is to be settled again.
 fn answered(held: &HeldLeases, outcome: Unsettled, answer: Result<Settled, StoreError>) -> Option<Unsettled> {
     let LeaseKey { job_id, token } = outcome.settle.lease;
     match answer {
         Ok(Settled::Recorded) => {
-            held.let_go(token);
+            held.remove(token);
             None
         }
         Ok(Settled::Lost) => {
-            held.lose(token);
+            held.remove_lost(token);
             None
         }
         Err(error) if error.is_retryable() => Some(outcome),
@@ -136,7 +136,7 @@ fn answered(held: &HeldLeases, outcome: Unsettled, answer: Result<Settled, Store
         }
         Err(error) => {
             tracing::error!(?error, %job_id, "an outcome cannot be recorded; its lease will expire");
-            held.let_go(token);
+            held.remove(token);
             None
         }
     }

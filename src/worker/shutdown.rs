@@ -1,6 +1,6 @@
-//! The signal to stop.
+//! The signal to shut down.
 
-/// Completes on SIGINT (Ctrl-C) or SIGTERM.
+/// Completes on SIGINT (Ctrl-C) or SIGTERM; for [`Worker::run_until`](super::Worker::run_until).
 pub async fn shutdown_signal() {
     use tokio::signal::unix::{SignalKind, signal};
     let one = |kind| async move {

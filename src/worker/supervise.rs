@@ -1,5 +1,5 @@
-//! The watchdog: a loop that dies is started again, and if that does not help the worker ends with an error. No loop is
-//! ever silently gone.
+//! The watchdog: a loop that dies is restarted, and if it keeps dying the worker ends with an error. No loop disappears
+//! silently.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -17,12 +17,12 @@ const WINDOW: Duration = Duration::from_secs(60);
 /// 50 ms, doubling: quick at first, never a hot loop.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 
-/// Which loops are well, for readiness checks. Cheap to clone.
+/// The health of a worker's loops, for readiness checks. Cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub struct WorkerHealth(Arc<Mutex<BTreeMap<&'static str, String>>>);
 
 impl WorkerHealth {
-    /// What is wrong right now, one line each; empty when all is well.
+    /// What is wrong now, one line each; empty when healthy.
     pub fn problems(&self) -> Vec<String> {
         self.lock().values().cloned().collect()
     }
@@ -40,7 +40,7 @@ impl WorkerHealth {
     }
 }
 
-/// Runs a loop until `stop`; `start` makes it, again and again if need be.
+/// Runs a loop until `stop`, restarting it with `start` when it dies.
 pub(super) async fn supervise<F>(
     name: &'static str,
     health: WorkerHealth,
@@ -50,7 +50,7 @@ pub(super) async fn supervise<F>(
 where
     F: Future<Output = ()> + Send + 'static,
 {
-    // There at 0, so that a rate sees the first restart.
+    // Exported at 0, so that `rate()` sees the first restart.
     metrics::counter!("worker_loop_restarts_total", "loop" => name).increment(0);
     let mut deaths: Vec<Instant> = Vec::new();
     loop {

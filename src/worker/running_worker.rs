@@ -1,4 +1,4 @@
-//! What the loops of one worker share.
+//! What the loops of one worker share: settings, handlers, held leases, and the buffer of claimed jobs.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,10 +17,10 @@ use super::settler::Outcomes;
 use crate::job::{Kind, KindDefinition, Lease, WorkerId};
 use crate::queue::Queue;
 
-/// A handler and what was said about it.
+/// A handler and its options.
 pub(super) struct Registered<S> {
     pub(super) handler: Arc<dyn AnyHandler<S>>,
-    /// What registering it declares; `None` leaves the declaration to others.
+    /// Declared when the worker starts; `None` for raw handlers.
     pub(super) definition: Option<KindDefinition>,
     pub(super) timeout: Option<Duration>,
     /// Jobs of this kind at the same time; `None`: as many as there are slots.
@@ -35,7 +35,7 @@ impl Registered<()> {
     }
 }
 
-/// A claimed job on its way to a slot.
+/// A claimed job, waiting for a slot.
 pub(super) struct ClaimedJob {
     pub(super) lease: Lease,
     pub(super) attempt: Arc<Attempt>,
@@ -44,7 +44,7 @@ pub(super) struct ClaimedJob {
     pub(super) permit: Option<OwnedSemaphorePermit>,
 }
 
-/// Everything the loops share.
+/// The state that the loops share.
 pub(super) struct RunningWorker<S> {
     pub(super) queue: Queue,
     pub(super) worker: WorkerId,
@@ -56,28 +56,28 @@ pub(super) struct RunningWorker<S> {
     pub(super) outcomes: Outcomes,
     pub(super) buffer: Buffer,
     pub(super) progress_reported: Arc<Notify>,
-    /// No more claims.
+    /// Cancelled when no more jobs are to be claimed.
     pub(super) stop_claiming: CancellationToken,
-    /// The grace period is over.
+    /// Cancelled when the grace period is over.
     pub(super) release_now: CancellationToken,
-    /// Everything is settled; heartbeats may stop.
+    /// Cancelled when everything is settled.
     pub(super) stop_heartbeats: CancellationToken,
 }
 
-/// Between the dispatcher and the slots: claimed jobs in their order.
+/// Claimed jobs, in order, between the dispatcher and the slots.
 #[derive(Default)]
 pub(super) struct Buffer {
     jobs: Mutex<VecDeque<ClaimedJob>>,
     /// One permit per job, so that slots wait for jobs in turn. Bounded by what the dispatcher claims.
-    ready: Semaphore0,
+    ready: EmptySemaphore,
     idle_slots: AtomicUsize,
     pub(super) room: Notify,
 }
 
-/// A semaphore that begins empty.
-struct Semaphore0(Semaphore);
+/// A semaphore that starts without permits.
+struct EmptySemaphore(Semaphore);
 
-impl Default for Semaphore0 {
+impl Default for EmptySemaphore {
     fn default() -> Self {
         Self(Semaphore::new(0))
     }
@@ -104,7 +104,7 @@ impl Buffer {
         self.lock().pop_front()
     }
 
-    /// The oldest job, if it is one that `unwanted` picks; never one that a slot is about to take.
+    /// The oldest job, if `unwanted` selects it; never one that a slot is about to take.
     pub(super) fn take_oldest_if(&self, unwanted: impl FnOnce(&ClaimedJob) -> bool) -> Option<ClaimedJob> {
         self.ready.0.try_acquire().ok()?.forget();
         let mut jobs = self.lock();
@@ -115,7 +115,7 @@ impl Buffer {
         None
     }
 
-    /// Slots get nothing more; what is left is for the caller.
+    /// Closes the buffer to the slots; the remaining jobs are the caller's.
     pub(super) fn close(&self) -> Vec<ClaimedJob> {
         self.ready.0.close();
         self.lock().drain(..).collect()
@@ -126,7 +126,7 @@ impl Buffer {
     }
 }
 
-/// Counts one slot as idle; taken back however the wait ends.
+/// Counts a slot as idle until dropped.
 struct Idle<'a>(&'a AtomicUsize);
 
 impl<'a> Idle<'a> {
@@ -152,8 +152,8 @@ impl<S> RunningWorker<S> {
         self.buffer.next().await
     }
 
-    /// How many more jobs to claim: the free slots and the prefetch, less what is buffered already. None until enough
-    /// are wanted to be worth a round trip, unless a slot stands idle.
+    /// How many more jobs to claim: the idle slots and the prefetch, less what is buffered. 0 until it is worth a round
+    /// trip, unless a slot is starving.
     pub(super) fn room(&self) -> usize {
         let (idle, buffered) = (self.buffer.idle_slots(), self.buffer.len());
         let prefetch = self.pace.prefetch(self.settings.concurrency);

@@ -1,5 +1,5 @@
-//! The loops that every process runs, whether it runs jobs or not: a crashed worker's job must come back even if no other
-//! process of the fleet has a handler. A new loop is one line in [`UPKEEP`].
+//! The loops that every process runs, whether it runs jobs or not: a crashed worker's job must be retried even if no other
+//! process of the fleet has a handler. A new loop is one line in [`HOUSEKEEPING`].
 
 use std::future::Future;
 use std::pin::Pin;
@@ -11,19 +11,19 @@ use super::supervise::supervise;
 use super::{WorkerError, WorkerHealth, WorkerSettings, pruner, reaper};
 use crate::queue::Queue;
 
-/// Goes on for as long as it is polled.
-type Endless = Pin<Box<dyn Future<Output = ()> + Send>>;
+/// A loop, which never completes.
+type Loop = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-type Start = fn(Queue, &WorkerSettings) -> Endless;
+type Start = fn(Queue, &WorkerSettings) -> Loop;
 
-/// Each loop, by its name in logs and metrics.
-const UPKEEP: [(&str, Start); 2] = [
+/// Each loop with its name in logs and metrics.
+const HOUSEKEEPING: [(&str, Start); 2] = [
     ("reaper", |queue, settings| Box::pin(reaper::run(queue, settings.reap_interval))),
     ("pruner", |queue, settings| Box::pin(pruner::run(queue, settings.retention))),
 ];
 
-/// Ends expired leases and removes old jobs until `shutdown` completes: for a process whose jobs are run by others. Of the
-/// settings it uses `reap_interval` and `retention`.
+/// Reaps expired leases and prunes finished jobs until `shutdown` completes: for a process without a [`Worker`](super::Worker),
+/// such as an API server. Of the settings it uses `reap_interval` and `retention`.
 pub async fn run_housekeeping(
     queue: Queue,
     settings: WorkerSettings,
@@ -31,28 +31,28 @@ pub async fn run_housekeeping(
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), WorkerError> {
     let stop = CancellationToken::new();
-    let upkeep = run(queue, settings.within_limits(), health, stop.clone());
-    tokio::pin!(upkeep);
+    let housekeeping = run(queue, settings.within_limits(), health, stop.clone());
+    tokio::pin!(housekeeping);
     tokio::select! {
         () = shutdown => {
             stop.cancel();
-            upkeep.await
+            housekeeping.await
         }
-        died = &mut upkeep => died,
+        died = &mut housekeeping => died,
     }
 }
 
-/// All of [`UPKEEP`], each restarted if it dies, until `stop`, or until one of them is beyond help.
+/// Runs all of [`HOUSEKEEPING`] until `stop`, or until one of them keeps dying.
 pub(super) async fn run(
     queue: Queue,
     settings: WorkerSettings,
     health: WorkerHealth,
     stop: CancellationToken,
 ) -> Result<(), WorkerError> {
-    // Ends the others too, should one be beyond help.
+    // Ends the others, too, if one is given up.
     let stop = stop.child_token();
     let mut loops = JoinSet::new();
-    for (name, start) in UPKEEP {
+    for (name, start) in HOUSEKEEPING {
         let (queue, settings, ends) = (queue.clone(), settings.clone(), stop.clone());
         loops.spawn(supervise(name, health.clone(), stop.clone(), move || {
             let (running, ends) = (start(queue.clone(), &settings), ends.clone());
@@ -63,7 +63,8 @@ pub(super) async fn run(
     }
     let mut ended = Ok(());
     while let Some(one) = loops.join_next().await {
-        let one = one.unwrap_or_else(|error| Err(WorkerError::LoopDied { name: "upkeep", why: error.to_string() }));
+        let one =
+            one.unwrap_or_else(|error| Err(WorkerError::LoopDied { name: "housekeeping", why: error.to_string() }));
         if one.is_err() && ended.is_ok() {
             ended = one;
             stop.cancel();
