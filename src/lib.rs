@@ -59,6 +59,10 @@ compile_error!(
      check is given up by unwinding"
 );
 
+// What tests/support says of this crate holds for the unit tests that use it, too.
+#[cfg(all(test, feature = "postgres"))]
+extern crate self as steadfast;
+
 #[cfg(feature = "api")]
 pub mod api;
 pub mod job;
@@ -66,6 +70,7 @@ pub mod kinds;
 mod planted;
 pub mod queue;
 #[cfg(feature = "server")]
+#[doc(hidden)]
 pub mod server;
 pub mod store;
 #[cfg(feature = "worker")]

@@ -1,136 +1,64 @@
-//! Who is calling and what they may do. One table, deny by default: what it does not name needs `admin`.
+//! Authentication: finds out who is calling, by the token they sent. What callers may do is in
+//! [`access`](super::access).
 //!
 //! Tokens are `id.secret`. Only the SHA-256 of a secret is known here; it is looked up by id and compared in constant
-//! time. Tokens are remembered for less than a second, so that a revoked one stops working within one.
+//! time. Tokens are cached for less than a second, so that a revoked one stops working within one.
 
 use std::collections::HashMap;
-use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
+use axum::http::HeaderMap;
 use axum::http::header::AUTHORIZATION;
-use axum::http::{HeaderMap, Method};
-use sha2::{Digest, Sha256};
-use subtle::ConstantTimeEq;
 use tokio::sync::Mutex;
 use tokio::time::timeout;
 use tracing::Instrument;
 
+use super::access::{ApiToken, Caller, SecretHash};
 use super::limits::TOKEN_MAX_BYTES;
 use super::problem::{Code, Problem};
 use super::state::Exposure;
 use crate::queue::Queue;
 use crate::store::{LastAdmin, Scope, StoreError, StoreErrorKind, TokenDeleted, TokenRecord};
 
-/// 500 ms: a revoked token works for at most this long, plus one look at the store.
+/// 500 ms: a revoked token works for at most this long, plus one query of the store.
 const FRESH: Duration = Duration::from_millis(500);
 /// 200 ms: while the store is down, requests do not each wait for it anew.
 const FAILURE_FRESH: Duration = Duration::from_millis(200);
-/// 5 s: everybody waits for one look, so it has to end.
-const LOOK_TIMEOUT: Duration = Duration::from_secs(5);
+/// 5 s: everybody waits for one refresh, so it has to end.
+const REFRESH_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What a route asks for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Need {
-    /// Nothing.
-    Public,
-    /// Any valid token: the answer will be that there is no such route.
-    AnyToken,
-    /// A token with this scope, or `admin`.
-    Scope(Scope),
-}
-
-/// The table. `route` is the template that matched, if one did.
-pub(super) fn need(method: &Method, route: Option<&str>) -> Need {
-    let Some(route) = route else { return Need::AnyToken };
-    match (method, route) {
-        (_, "/livez" | "/readyz" | "/health") => Need::Public,
-        (_, "/tokens" | "/tokens/{id}") => Need::Scope(Scope::Admin),
-        (&Method::GET | &Method::HEAD, _) => Need::Scope(Scope::Read),
-        (&Method::POST, "/jobs" | "/jobs/batch") => Need::Scope(Scope::Enqueue),
-        (&Method::POST, "/leases" | "/leases/heartbeat" | "/leases/settle") => Need::Scope(Scope::Work),
-        _ => Need::Scope(Scope::Admin),
-    }
-}
-
-/// SHA-256 of a secret. Not printed: it identifies one.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) struct SecretHash([u8; 32]);
-
-impl SecretHash {
-    pub(super) fn of(secret: &str) -> Self {
-        Self(Sha256::digest(secret.as_bytes()).into())
-    }
-
-    pub(super) fn as_bytes(&self) -> &[u8; 32] {
-        &self.0
-    }
-
-    fn matches(&self, other: &Self) -> bool {
-        self.0.ct_eq(&other.0).into()
-    }
-}
-
-impl fmt::Debug for SecretHash {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("SecretHash")
-    }
-}
-
-/// Who is calling.
-#[derive(Debug, Clone)]
-pub(super) enum Caller {
-    /// Anybody on this machine: there is no token yet.
-    Anyone,
-    /// The holder of a token.
-    Holder {
-        /// What their leases belong to.
-        secret: SecretHash,
-        /// What they may do.
-        scopes: Vec<Scope>,
-    },
-}
-
-impl Caller {
-    pub(super) fn may(&self, need: Need) -> bool {
-        match (self, need) {
-            (Self::Anyone, _) | (_, Need::Public | Need::AnyToken) => true,
-            (Self::Holder { scopes, .. }, Need::Scope(scope)) => {
-                scopes.contains(&scope) || scopes.contains(&Scope::Admin)
-            }
-        }
-    }
-}
-
-/// The tokens there are.
-pub(super) struct Keys {
+/// Tells who sent a request, by the tokens that the store knows.
+pub(super) struct Authenticator {
     queue: Queue,
-    admin: Option<SecretHash>,
+    admin: Option<Arc<ApiToken>>,
     exposure: Exposure,
-    known: RwLock<Option<Known>>,
-    /// One look at the store at a time; holds when the last one failed.
-    looking: Mutex<Option<(Instant, StoreError)>>,
+    cached: RwLock<Option<CachedTokens>>,
+    /// One query of the store at a time; holds when the last one failed.
+    refreshing: Mutex<Option<(Instant, StoreError)>>,
     /// Once there was a token, the server is not open again, whatever becomes of the tokens. What the store said last:
     /// it keeps that too, for the next process.
     had_token: AtomicBool,
 }
 
+type TokensById = HashMap<String, Arc<ApiToken>>;
+
 #[derive(Clone)]
-struct Known {
-    tokens: Arc<HashMap<String, TokenRecord>>,
+struct CachedTokens {
+    tokens: Arc<TokensById>,
     seen: Instant,
 }
 
-impl Keys {
+impl Authenticator {
     pub(super) fn new(queue: Queue, admin: Option<&str>, exposure: Exposure) -> Self {
-        let admin = admin.map(SecretHash::of);
+        let admin = admin.map(|token| Arc::new(ApiToken::of_operator(SecretHash::of(token))));
         Self {
             queue,
             admin,
             exposure,
-            known: RwLock::default(),
-            looking: Mutex::default(),
+            cached: RwLock::default(),
+            refreshing: Mutex::default(),
             had_token: AtomicBool::new(false),
         }
     }
@@ -139,9 +67,9 @@ impl Keys {
     pub(super) async fn identify(self: &Arc<Self>, headers: &HeaderMap) -> Result<Caller, Problem> {
         let bearer = bearer(headers);
         if let (Some(admin), Some(token)) = (&self.admin, bearer)
-            && admin.matches(&SecretHash::of(token))
+            && admin.secret.matches(&SecretHash::of(token))
         {
-            return Ok(Caller::Holder { secret: *admin, scopes: vec![Scope::Admin] });
+            return Ok(Caller::Holder(admin.clone()));
         }
         // Without a token that could be known, only an open server answers.
         if bearer.is_none() && (self.admin.is_some() || self.exposure == Exposure::Network) {
@@ -153,29 +81,27 @@ impl Keys {
             return Ok(Caller::Anyone);
         }
         if tokens.is_empty() && self.admin.is_none() {
-            return Err(nobody_gets_in());
+            return Err(no_tokens_left());
         }
         let (id, secret) = bearer.and_then(|token| token.split_once('.')).ok_or_else(unauthorized)?;
         let secret = SecretHash::of(secret);
         match tokens.get(id) {
-            Some(token) if SecretHash(token.secret_sha256).matches(&secret) => {
-                Ok(Caller::Holder { secret, scopes: token.scopes.clone() })
-            }
+            Some(token) if token.secret.matches(&secret) => Ok(Caller::Holder(token.clone())),
             _ => Err(unauthorized()),
         }
     }
 
     /// Whether some token exists that may do everything.
     pub(super) async fn has_admin(self: &Arc<Self>) -> Result<bool, Problem> {
-        let is_admin = |token: &TokenRecord| token.scopes.contains(&Scope::Admin);
-        Ok(self.admin.is_some() || self.tokens().await?.values().any(is_admin))
+        Ok(self.admin.is_some() || self.tokens().await?.values().any(|token| token.allows(Scope::Admin)))
     }
 
-    /// Forgets a token; `false` if there is none with this id. The last one that could make others stays.
-    pub(super) async fn revoke(&self, id: String) -> Result<bool, Problem> {
+    /// Forgets a token; `false` if there is none with this id. The last one that could make others stays. `queue` says on
+    /// whose behalf.
+    pub(super) async fn revoke(&self, queue: &Queue, id: &str) -> Result<bool, Problem> {
         let last_admin = if self.admin.is_some() { LastAdmin::Delete } else { LastAdmin::Keep };
-        let deleted = self.queue.delete_token(&id, last_admin).await;
-        self.forget();
+        let deleted = queue.delete_token(id, last_admin).await;
+        self.invalidate();
         match deleted? {
             TokenDeleted::Deleted => Ok(true),
             TokenDeleted::NotFound => Ok(false),
@@ -187,23 +113,23 @@ impl Keys {
     }
 
     /// Call after a token was made or revoked.
-    pub(super) fn forget(&self) {
-        *self.known.write().unwrap_or_else(PoisonError::into_inner) = None;
+    pub(super) fn invalidate(&self) {
+        *self.cached.write().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    async fn tokens(self: &Arc<Self>) -> Result<Arc<HashMap<String, TokenRecord>>, Problem> {
-        if let Some(tokens) = self.remembered() {
+    async fn tokens(self: &Arc<Self>) -> Result<Arc<TokensById>, Problem> {
+        if let Some(tokens) = self.fresh() {
             return Ok(tokens);
         }
         // In a task of its own: a caller that hangs up must not cost the store the connection that is being used.
-        let keys = self.clone();
-        let looked = tokio::spawn(async move { keys.look().await }.in_current_span()).await;
-        looked.unwrap_or_else(|_| Err(StoreError::new(StoreErrorKind::Internal, "tokens").into()))
+        let authenticator = self.clone();
+        let refreshed = tokio::spawn(async move { authenticator.refresh().await }.in_current_span()).await;
+        refreshed.unwrap_or_else(|_| Err(StoreError::new(StoreErrorKind::Internal, "tokens").into()))
     }
 
-    async fn look(&self) -> Result<Arc<HashMap<String, TokenRecord>>, Problem> {
-        let mut failed = self.looking.lock().await;
-        if let Some(tokens) = self.remembered() {
+    async fn refresh(&self) -> Result<Arc<TokensById>, Problem> {
+        let mut failed = self.refreshing.lock().await;
+        if let Some(tokens) = self.fresh() {
             return Ok(tokens);
         }
         if let Some((at, error)) = &*failed
@@ -212,14 +138,15 @@ impl Keys {
             return Err(error.clone().into());
         }
         let seen = Instant::now();
-        let answer = timeout(LOOK_TIMEOUT, self.ask_store()).await;
+        let answer = timeout(REFRESH_TIMEOUT, self.query_store()).await;
         match answer.unwrap_or_else(|_| Err(StoreError::new(StoreErrorKind::Timeout, "tokens"))) {
             Ok(tokens) => {
                 *failed = None;
-                let tokens: HashMap<_, _> = tokens.into_iter().map(|token| (token.id.clone(), token)).collect();
+                let tokens: TokensById =
+                    tokens.into_iter().map(|token| (token.id.clone(), Arc::new(ApiToken::from(token)))).collect();
                 let tokens = Arc::new(tokens);
-                let known = Known { tokens: tokens.clone(), seen };
-                *self.known.write().unwrap_or_else(PoisonError::into_inner) = Some(known);
+                let cached = CachedTokens { tokens: tokens.clone(), seen };
+                *self.cached.write().unwrap_or_else(PoisonError::into_inner) = Some(cached);
                 Ok(tokens)
             }
             Err(error) => {
@@ -229,7 +156,7 @@ impl Keys {
         }
     }
 
-    async fn ask_store(&self) -> Result<Vec<TokenRecord>, StoreError> {
+    async fn query_store(&self) -> Result<Vec<TokenRecord>, StoreError> {
         let tokens = self.queue.tokens().await?;
         if !self.had_token.load(Ordering::Relaxed) {
             let had_token = !tokens.is_empty() || self.queue.had_token().await?;
@@ -238,13 +165,13 @@ impl Keys {
         Ok(tokens)
     }
 
-    fn remembered(&self) -> Option<Arc<HashMap<String, TokenRecord>>> {
-        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
-        known.as_ref().filter(|known| known.seen.elapsed() < FRESH).map(|known| known.tokens.clone())
+    fn fresh(&self) -> Option<Arc<TokensById>> {
+        let cached = self.cached.read().unwrap_or_else(PoisonError::into_inner);
+        cached.as_ref().filter(|cached| cached.seen.elapsed() < FRESH).map(|cached| cached.tokens.clone())
     }
 }
 
-fn nobody_gets_in() -> Problem {
+fn no_tokens_left() -> Problem {
     let detail = "this server had tokens and has none left; restart it with STEADFAST_ADMIN_TOKEN set to get in again";
     Problem::new(Code::Unauthorized, detail)
 }
@@ -284,13 +211,5 @@ mod tests {
             assert_eq!(bearer(&headers(bad)), None, "{bad:?}");
         }
         assert_eq!(bearer(&headers(&["Bearer a.b", "Bearer a.b"])), None);
-    }
-
-    #[test]
-    fn a_route_nobody_thought_of_needs_admin() {
-        assert_eq!(need(&Method::PATCH, Some("/new")), Need::Scope(Scope::Admin));
-        assert_eq!(need(&Method::POST, Some("/new")), Need::Scope(Scope::Admin));
-        assert_eq!(need(&Method::DELETE, Some("/jobs/{id}")), Need::Scope(Scope::Admin));
-        assert_eq!(need(&Method::GET, None), Need::AnyToken);
     }
 }

@@ -8,13 +8,12 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use tokio::sync::OwnedSemaphorePermit;
 
-use super::auth::{Caller, Need};
-use super::json::{Answer, Body, ok};
+use super::access::{Access, Caller};
+use super::extract::{JsonBody, JsonResponse, ok};
 use super::problem::{Code, Problem};
-use super::state::{Api, Shared, to_the_end};
+use super::state::{Api, ApiState, run_to_completion};
 use super::wire;
-use crate::job::limits::BATCH_MAX;
-use crate::queue::{BatchError, EnqueueError};
+use crate::queue::EnqueueError;
 use crate::store::Scope;
 
 const IDEMPOTENCY_KEY: &str = "idempotency-key";
@@ -27,9 +26,9 @@ const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
     post, path = "/jobs", tag = "jobs", operation_id = "enqueue",
     params(("Idempotency-Key" = Option<String>, Header, description = "wins over `idempotency_key` in the body",
         min_length = 1, max_length = 255)),
-    request_body = wire::NewJob,
+    request_body = wire::JobSubmission,
     responses(
-        (status = 201, description = "accepted", body = wire::Job,
+        (status = 201, description = "accepted", body = wire::JobView,
             headers(("Location" = String, description = "the job's own address"))),
         (status = 200, description = "the key was seen before; this is its job, unchanged. Without the scope `read` only what `KnownJob` says",
             body = wire::EnqueueReplay,
@@ -41,22 +40,22 @@ pub(super) async fn enqueue(
     State(api): State<Api>,
     Extension(caller): Extension<Caller>,
     headers: HeaderMap,
-    body: Body<wire::NewJob>,
+    body: JsonBody<wire::JobSubmission>,
 ) -> Result<Response, Problem> {
     let key = idempotency_key(&headers)?;
     let request = body.value.into_request(key).map_err(EnqueueError::from)?;
-    let place = place(&api)?;
-    let enqueued = to_the_end(&api, |api| async move {
-        let _held = (place, body.room);
+    let permit = enqueue_permit(&api)?;
+    let enqueued = run_to_completion(&api, |api| async move {
+        let _held = (permit, body.memory);
         api.queue.enqueue_request(request).await
     });
     let enqueued = enqueued.await??;
     let location = HeaderValue::from_str(&format!("/jobs/{}", enqueued.job.id)).expect("a UUID is a valid header");
     let headers = [(LOCATION, location)];
     if enqueued.created {
-        return Ok((headers, Answer(StatusCode::CREATED, wire::Job::from(enqueued.job))).into_response());
+        return Ok((headers, JsonResponse(StatusCode::CREATED, wire::JobView::from(enqueued.job))).into_response());
     }
-    let replay = wire::EnqueueReplay::of(enqueued.job, caller.may(Need::Scope(Scope::Read)));
+    let replay = wire::EnqueueReplay::of(enqueued.job, caller.may(Access::Scope(Scope::Read)));
     Ok((headers, [(REPLAYED, HeaderValue::from_static("true"))], ok(replay)).into_response())
 }
 
@@ -65,7 +64,7 @@ pub(super) async fn enqueue(
 /// All of them are stored in one transaction, or none is.
 #[utoipa::path(
     post, path = "/jobs/batch", tag = "jobs", operation_id = "enqueue_batch",
-    request_body = wire::NewJobs,
+    request_body = wire::JobBatch,
     responses(
         (status = 200, description = "one result per job, in the order sent", body = wire::BatchResults),
         (status = 413), (status = 415), (status = 422), (status = 429),
@@ -74,28 +73,24 @@ pub(super) async fn enqueue(
 pub(super) async fn enqueue_batch(
     State(api): State<Api>,
     Extension(caller): Extension<Caller>,
-    body: Body<wire::NewJobs>,
-) -> Result<Answer<wire::BatchResults>, Problem> {
-    let jobs = body.value.jobs;
-    if jobs.is_empty() || jobs.len() > BATCH_MAX {
-        return Err(BatchError::Size { given: jobs.len() }.into());
-    }
-    let requests = jobs.into_iter().map(|job| job.into_request(None)).collect::<Result<Vec<_>, _>>();
+    body: JsonBody<wire::JobBatch>,
+) -> Result<JsonResponse<wire::BatchResults>, Problem> {
+    let requests = body.value.jobs.into_iter().map(|job| job.into_request(None)).collect::<Result<Vec<_>, _>>();
     let requests = requests.map_err(EnqueueError::from)?;
-    let place = place(&api)?;
-    let enqueued = to_the_end(&api, |api| async move {
-        let _held = (place, body.room);
+    let permit = enqueue_permit(&api)?;
+    let enqueued = run_to_completion(&api, |api| async move {
+        let _held = (permit, body.memory);
         api.queue.enqueue_requests(requests).await
     });
-    let may_read = caller.may(Need::Scope(Scope::Read));
+    let may_read = caller.may(Access::Scope(Scope::Read));
     let results = enqueued.await??.into_iter().map(|one| wire::BatchResult::new(one, may_read)).collect();
     Ok(ok(wire::BatchResults { results }))
 }
 
-/// A place among the enqueues in flight.
-fn place(api: &Shared) -> Result<OwnedSemaphorePermit, Problem> {
-    let place = api.enqueues.clone().try_acquire_owned();
-    place.map_err(|_| Problem::new(Code::TooManyRequests, "too many enqueues are in flight; try again shortly"))
+/// One of the permits for enqueues in flight.
+fn enqueue_permit(api: &ApiState) -> Result<OwnedSemaphorePermit, Problem> {
+    let permit = api.enqueues.clone().try_acquire_owned();
+    permit.map_err(|_| Problem::new(Code::TooManyRequests, "too many enqueues are in flight; try again shortly"))
 }
 
 fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Problem> {

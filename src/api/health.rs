@@ -8,10 +8,10 @@ use axum::extract::State;
 use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout};
 
-use super::json::{Answer, ok};
+use super::extract::{JsonResponse, ok};
 use super::limits::CHECK_TIMEOUT;
 use super::problem::{Code, Problem};
-use super::state::{Api, to_the_end};
+use super::state::{Api, run_to_completion};
 use super::wire::Health;
 use crate::queue::Queue;
 use crate::store::StoreErrorKind;
@@ -19,36 +19,36 @@ use crate::store::StoreErrorKind;
 /// 500 ms: anybody may ask, so however many do, the store is asked twice a second at most.
 const FRESH: Duration = Duration::from_millis(500);
 
-/// What the store said last. One look at a time; whoever comes meanwhile waits for its answer.
+/// The newest check of the store. One at a time; whoever comes meanwhile waits for its result.
 #[derive(Debug, Default)]
-pub(super) struct Pulse(Mutex<Option<(Instant, Result<(), String>)>>);
+pub(super) struct StoreCheck(Mutex<Option<(Instant, Result<(), String>)>>);
 
-impl Pulse {
-    async fn feel(&self, queue: &Queue) -> Result<(), String> {
+impl StoreCheck {
+    async fn run(&self, queue: &Queue) -> Result<(), String> {
         let mut last = self.0.lock().await;
-        if let Some((at, felt)) = &*last
+        if let Some((at, checked)) = &*last
             && at.elapsed() < FRESH
         {
-            return felt.clone();
+            return checked.clone();
         }
-        let felt = match timeout(CHECK_TIMEOUT, queue.ping()).await {
+        let checked = match timeout(CHECK_TIMEOUT, queue.ping()).await {
             Ok(Err(error)) if error.kind() == StoreErrorKind::ReadOnly => Err("read-only".into()),
             // Its own words name neither addresses nor causes.
             Ok(answer) => answer.map_err(|error| error.to_string()),
             Err(_) => Err("no answer in time".into()),
         };
-        *last = Some((Instant::now(), felt.clone()));
-        felt
+        *last = Some((Instant::now(), checked.clone()));
+        checked
     }
 }
 
-/// Something that must work for the server to be ready.
+/// Something that must work for the server to be ready. Implement it with the crate `async-trait`.
 #[async_trait]
 pub trait ReadyCheck: Debug + Send + Sync + 'static {
-    /// In a word.
+    /// Names it in the response of `/readyz`.
     fn name(&self) -> &str;
 
-    /// What is wrong, in words fit for strangers; `Ok` if nothing is.
+    /// What is wrong, in words that anybody may read: probes need no token. `Ok` if nothing is.
     async fn check(&self) -> Result<(), String>;
 }
 
@@ -57,7 +57,7 @@ pub trait ReadyCheck: Debug + Send + Sync + 'static {
     get, path = "/livez", tag = "health", operation_id = "livez", security(()),
     responses((status = 200, description = "it does", body = Health)),
 )]
-pub(super) async fn livez() -> Answer<Health> {
+pub(super) async fn livez() -> JsonResponse<Health> {
     ok(Health { status: "ok" })
 }
 
@@ -66,7 +66,7 @@ pub(super) async fn livez() -> Answer<Health> {
     get, path = "/readyz", tag = "health", operation_id = "readyz", security(()),
     responses((status = 200, description = "yes", body = Health)),
 )]
-pub(super) async fn readyz(State(api): State<Api>) -> Result<Answer<Health>, Problem> {
+pub(super) async fn readyz(State(api): State<Api>) -> Result<JsonResponse<Health>, Problem> {
     let mut wrong = Vec::new();
     if api.is_closing() {
         wrong.push("shutting down".to_owned());
@@ -74,7 +74,7 @@ pub(super) async fn readyz(State(api): State<Api>) -> Result<Answer<Health>, Pro
     if let Err(reason) = check_store(&api).await {
         wrong.push(format!("store: {reason}"));
     }
-    for check in &api.checks {
+    for check in &api.ready_checks {
         let checked = timeout(CHECK_TIMEOUT, check.check()).await.unwrap_or_else(|_| Err("no answer in time".into()));
         if let Err(reason) = checked {
             wrong.push(format!("{}: {reason}", check.name()));
@@ -88,7 +88,7 @@ pub(super) async fn readyz(State(api): State<Api>) -> Result<Answer<Health>, Pro
     get, path = "/health", tag = "health", operation_id = "health", security(()),
     responses((status = 200, description = "it does", body = Health)),
 )]
-pub(super) async fn health(State(api): State<Api>) -> Result<Answer<Health>, Problem> {
+pub(super) async fn health(State(api): State<Api>) -> Result<JsonResponse<Health>, Problem> {
     match check_store(&api).await {
         Ok(()) => Ok(ok(Health { status: "ok" })),
         Err(reason) => Err(Problem::new(Code::StoreUnavailable, format!("store: {reason}"))),
@@ -96,6 +96,6 @@ pub(super) async fn health(State(api): State<Api>) -> Result<Answer<Health>, Pro
 }
 
 async fn check_store(api: &Api) -> Result<(), String> {
-    let felt = to_the_end(api, |api| async move { api.pulse.feel(&api.queue).await }).await;
-    felt.unwrap_or_else(|_| Err("the check failed".into()))
+    let checked = run_to_completion(api, |api| async move { api.store_check.run(&api.queue).await }).await;
+    checked.unwrap_or_else(|_| Err("the check failed".into()))
 }

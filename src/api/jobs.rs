@@ -1,13 +1,12 @@
-//! One job: look at it, stop it, start it over, remove it.
+//! One job: get it, cancel it, redrive it, delete it.
 
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 
-use super::json::{Answer, ok};
-use super::path::PathId;
+use super::extract::{JsonResponse, OperatorQueue, PathId, ok};
 use super::problem::{Code, Problem};
-use super::state::{Api, to_the_end};
+use super::state::{Api, run_to_completion};
 use super::wire;
 use crate::store::{Cancelled, Deleted, Redriven};
 
@@ -15,10 +14,13 @@ use crate::store::{Cancelled, Deleted, Redriven};
 #[utoipa::path(
     get, path = "/jobs/{id}", tag = "jobs", operation_id = "get_job",
     params(("id" = uuid::Uuid, Path)),
-    responses((status = 200, description = "the job", body = wire::Job), (status = 404)),
+    responses((status = 200, description = "the job", body = wire::JobView), (status = 404)),
 )]
-pub(super) async fn get_job(State(api): State<Api>, PathId(id): PathId) -> Result<Answer<wire::Job>, Problem> {
-    let job = to_the_end(&api, |api| async move { api.queue.get(id).await })
+pub(super) async fn get_job(
+    State(api): State<Api>,
+    PathId(id): PathId,
+) -> Result<JsonResponse<wire::JobView>, Problem> {
+    let job = run_to_completion(&api, |api| async move { api.queue.get(id).await })
         .await??
         .ok_or_else(|| Problem::not_found("job", id))?;
     Ok(ok(job.into()))
@@ -30,14 +32,15 @@ pub(super) async fn get_job(State(api): State<Api>, PathId(id): PathId) -> Resul
 #[utoipa::path(
     get, path = "/jobs/{id}/attempts", tag = "jobs", operation_id = "get_attempts",
     params(("id" = uuid::Uuid, Path)),
-    responses((status = 200, description = "its starts, the newest 1,000 of them", body = Vec<wire::Attempt>), (status = 404)),
+    responses((status = 200, description = "its starts, the newest 1,000 of them", body = Vec<wire::AttemptView>), (status = 404)),
 )]
 pub(super) async fn get_attempts(State(api): State<Api>, PathId(id): PathId) -> Result<Response, Problem> {
     // A thousand errors of 16 KiB: as much as a page.
-    let turn = api.answers.page_turn().await?;
-    let (attempts, _turn) = to_the_end(&api, |api| async move { (api.queue.attempts(id).await, turn) }).await?;
+    let permit = api.response_memory.page_permit().await?;
+    let (attempts, _permit) =
+        run_to_completion(&api, |api| async move { (api.queue.attempts(id).await, permit) }).await?;
     let attempts = attempts?.ok_or_else(|| Problem::not_found("job", id))?;
-    let attempts: Vec<_> = attempts.into_iter().map(wire::Attempt::from).collect();
+    let attempts: Vec<_> = attempts.into_iter().map(wire::AttemptView::from).collect();
     Ok(ok(attempts).into_response())
 }
 
@@ -55,11 +58,12 @@ pub(super) async fn get_attempts(State(api): State<Api>, PathId(id): PathId) -> 
 )]
 pub(super) async fn cancel_job(
     State(api): State<Api>,
+    OperatorQueue(queue): OperatorQueue,
     PathId(id): PathId,
-) -> Result<Answer<wire::CancelAnswer>, Problem> {
-    match to_the_end(&api, |api| async move { api.queue.cancel(id).await }).await?? {
+) -> Result<JsonResponse<wire::CancelAnswer>, Problem> {
+    match run_to_completion(&api, |_| async move { queue.cancel(id).await }).await?? {
         Cancelled::Now => Ok(ok(wire::CancelAnswer { status: "cancelled" })),
-        Cancelled::Requested => Ok(Answer(StatusCode::ACCEPTED, wire::CancelAnswer { status: "pending" })),
+        Cancelled::Requested => Ok(JsonResponse(StatusCode::ACCEPTED, wire::CancelAnswer { status: "pending" })),
         Cancelled::AlreadyFinished(status) => {
             Err(Problem::new(Code::AlreadyFinished, format!("job {id} is {status} already")))
         }
@@ -71,10 +75,14 @@ pub(super) async fn cancel_job(
 #[utoipa::path(
     post, path = "/jobs/{id}/redrive", tag = "jobs", operation_id = "redrive_job",
     params(("id" = uuid::Uuid, Path)),
-    responses((status = 200, description = "queued again, as if new", body = wire::Job), (status = 404), (status = 409)),
+    responses((status = 200, description = "queued again, as if new", body = wire::JobView), (status = 404), (status = 409)),
 )]
-pub(super) async fn redrive_job(State(api): State<Api>, PathId(id): PathId) -> Result<Answer<wire::Job>, Problem> {
-    match to_the_end(&api, |api| async move { api.queue.redrive(id).await }).await?? {
+pub(super) async fn redrive_job(
+    State(api): State<Api>,
+    OperatorQueue(queue): OperatorQueue,
+    PathId(id): PathId,
+) -> Result<JsonResponse<wire::JobView>, Problem> {
+    match run_to_completion(&api, |_| async move { queue.redrive(id).await }).await?? {
         Redriven::Queued(job) => Ok(ok(job.into())),
         Redriven::NotDead(status) => Err(Problem::new(
             Code::NotDead,
@@ -90,8 +98,12 @@ pub(super) async fn redrive_job(State(api): State<Api>, PathId(id): PathId) -> R
     params(("id" = uuid::Uuid, Path)),
     responses((status = 204, description = "gone"), (status = 404), (status = 409)),
 )]
-pub(super) async fn delete_job(State(api): State<Api>, PathId(id): PathId) -> Result<StatusCode, Problem> {
-    match to_the_end(&api, |api| async move { api.queue.delete(id).await }).await?? {
+pub(super) async fn delete_job(
+    State(api): State<Api>,
+    OperatorQueue(queue): OperatorQueue,
+    PathId(id): PathId,
+) -> Result<StatusCode, Problem> {
+    match run_to_completion(&api, |_| async move { queue.delete(id).await }).await?? {
         Deleted::Gone => Ok(StatusCode::NO_CONTENT),
         Deleted::NotFinished(status) => {
             Err(Problem::new(Code::NotFinished, format!("job {id} is {status}: cancel it first, or let it finish")))

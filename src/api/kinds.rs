@@ -3,12 +3,10 @@
 use axum::extract::State;
 use axum::http::StatusCode;
 
-use super::json::{Answer, Body, ok};
-use super::leases::within;
-use super::path::PathText;
+use super::extract::{JsonBody, JsonResponse, OperatorQueue, PathText, ok};
 use super::problem::Problem;
-use super::state::{Api, to_the_end};
-use super::wire::{KindDeclaration, KindView, RetryDeclaration};
+use super::state::{Api, run_to_completion};
+use super::wire::{KindDeclaration, KindView, RetryDeclaration, within};
 use crate::job::limits::{MAX_ATTEMPTS_MAX, PRIORITY_MAX, PRIORITY_MIN, SCHEDULE_HORIZON, TIMEOUT_MAX};
 use crate::job::{Kind, KindDefaults, KindDefinition, QueueName, RetryPolicy};
 
@@ -17,8 +15,8 @@ use crate::job::{Kind, KindDefaults, KindDefinition, QueueName, RetryPolicy};
     get, path = "/kinds", tag = "kinds", operation_id = "list_kinds",
     responses((status = 200, description = "by name, built-in ones included", body = Vec<KindView>)),
 )]
-pub(super) async fn list_kinds(State(api): State<Api>) -> Result<Answer<Vec<KindView>>, Problem> {
-    let kinds = to_the_end(&api, |api| async move { api.queue.kinds().await }).await??;
+pub(super) async fn list_kinds(State(api): State<Api>) -> Result<JsonResponse<Vec<KindView>>, Problem> {
+    let kinds = run_to_completion(&api, |api| async move { api.queue.kinds().await }).await??;
     let kinds = kinds.into_iter().map(|definition| {
         let built_in = api.queue.is_built_in(&definition.kind);
         KindView::new(definition, built_in)
@@ -39,18 +37,19 @@ pub(super) async fn list_kinds(State(api): State<Api>) -> Result<Answer<Vec<Kind
 )]
 pub(super) async fn declare_kind(
     State(api): State<Api>,
+    OperatorQueue(queue): OperatorQueue,
     PathText(name): PathText,
-    body: Body<KindDeclaration>,
-) -> Result<Answer<KindView>, Problem> {
+    body: JsonBody<KindDeclaration>,
+) -> Result<JsonResponse<KindView>, Problem> {
     let definition = definition(Kind::new(&name)?, body.value)?;
-    let (stored, room) = (definition.clone(), body.room);
-    let is_new = to_the_end(&api, |api| async move {
-        let _held = room;
-        api.queue.put_kind(stored).await
+    let (stored, memory) = (definition.clone(), body.memory);
+    let is_new = run_to_completion(&api, |_| async move {
+        let _held = memory;
+        queue.put_kind(stored).await
     });
     let is_new = is_new.await??;
     let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
-    Ok(Answer(status, KindView::new(definition, false)))
+    Ok(JsonResponse(status, KindView::new(definition, false)))
 }
 
 /// Forget a kind
@@ -61,9 +60,13 @@ pub(super) async fn declare_kind(
     params(("kind" = String, Path, pattern = "^[a-z0-9_.:-]{1,64}$")),
     responses((status = 204, description = "forgotten"), (status = 404), (status = 409)),
 )]
-pub(super) async fn delete_kind(State(api): State<Api>, PathText(name): PathText) -> Result<StatusCode, Problem> {
+pub(super) async fn delete_kind(
+    State(api): State<Api>,
+    OperatorQueue(queue): OperatorQueue,
+    PathText(name): PathText,
+) -> Result<StatusCode, Problem> {
     let kind = Kind::new(&name).map_err(|_| Problem::not_found("kind", &name))?;
-    match to_the_end(&api, |api| async move { api.queue.delete_kind(&kind).await }).await?? {
+    match run_to_completion(&api, |_| async move { queue.delete_kind(&kind).await }).await?? {
         true => Ok(StatusCode::NO_CONTENT),
         false => Err(Problem::not_found("kind", name)),
     }

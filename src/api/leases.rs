@@ -1,8 +1,9 @@
 //! The worker protocol: any language leases, extends and settles with the same verbs, fences and guarantees as the
-//! built-in workers. It runs nothing and remembers nothing of a worker; what a lease token means is in
+//! built-in workers. It runs nothing and remembers nothing of a worker.
+//!
+//! Here are leases and heartbeats; outcomes are in [`settle`](super::settle), what a lease token means in
 //! [`lease_token`](super::lease_token).
 
-use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use axum::Extension;
@@ -12,24 +13,27 @@ use axum::response::Response;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tokio::time::{Instant, timeout};
 
-use super::answers::reserved;
-use super::auth::{Caller, Need};
-use super::budget::Room;
-use super::door::InReserve;
-use super::json::{self, Body};
-use super::lease_token;
+use super::access::{Access, Caller};
+use super::extract::{self, JsonBody, JsonResponse, ok};
 use super::limits::{IN_RESERVE_WAIT_MAX, LEASE_STEP, LEASES_MAX_BYTES, LONG_POLL_SLACK, WAIT_MAX};
+use super::long_poll_turns::ClaimFilter;
+use super::memory_budget::MemoryShare;
+use super::middleware::InReserve;
 use super::problem::{Code, Problem};
-use super::state::{Api, Shared, to_the_end};
-use super::wire::{self, Whole};
+use super::response_memory::with_memory;
+use super::state::{Api, ApiState, run_to_completion};
+use super::wire::{self, Integer, duration, within};
+use super::{lease_token, metrics};
 use crate::job::limits::{BATCH_MAX, LEASE_MAX, LEASE_MIN, PAYLOAD_MAX_BYTES};
-use crate::job::{Json, Kind, Lease, NotAName, Outcome, QueueName, WorkerId};
-use crate::store::{Claim, Scope, Settle, StoreError, StoreErrorKind, WorkerFate};
+use crate::job::{JobId, Json, Kind, Lease, LeaseKey, NotAName, Outcome, Progress, QueueName, WorkerId};
+use crate::store::{Beat, Claim, Extend, Extended, Scope, Settle, StoreError, StoreErrorKind};
 
-/// 500 ms, growing to 2 s: finds jobs whose time has come. New ones ring the bell.
+/// 500 ms, growing to 2 s: finds jobs whose time has come. New ones wake the poll.
 const POLL_FIRST: Duration = Duration::from_millis(500);
 const POLL_LONGEST: Duration = Duration::from_secs(2);
-/// 1 s: a poll that is woken at its very end still gets to look.
+/// 10 ms, however soon the store says that there is something: a poll must not spin.
+const POLL_SHORTEST: Duration = Duration::from_millis(10);
+/// 1 s: a poll that is woken at its very end still gets to claim.
 const TURN_SLACK: Duration = Duration::from_secs(1);
 
 /// Lease jobs
@@ -46,35 +50,35 @@ pub(super) async fn lease(
     Extension(caller): Extension<Caller>,
     in_reserve: Option<Extension<InReserve>>,
     headers: HeaderMap,
-    body: Body<wire::LeaseRequest>,
+    body: JsonBody<wire::LeaseRequest>,
 ) -> Result<Response, Problem> {
-    let Body { value: request, room } = body;
+    let JsonBody { value: request, memory } = body;
     let wait = duration("wait_ms", request.wait_ms, Duration::ZERO..=WAIT_MAX)?.unwrap_or_default();
     let wait = if in_reserve.is_some() { wait.min(IN_RESERVE_WAIT_MAX) } else { wait };
-    let claim = Claim {
-        worker: WorkerId::new(&request.worker)?,
-        queues: names("queues", request.queues, QueueName::new)?,
-        kinds: names("kinds", request.kinds, Kind::new)?,
-        max: within("max", request.max, 1..=BATCH_MAX as i64)?.map_or(1, |max| max as usize),
-        max_bytes: LEASES_MAX_BYTES,
-        lease: lease_duration(request.lease_ms)?.unwrap_or(api.lease),
-        fate: WorkerFate::Independent,
-    };
+    let worker = WorkerId::new(&request.worker)?;
+    let queues = names("queues", request.queues, QueueName::new)?;
+    let kinds = names("kinds", request.kinds, Kind::new)?;
+    let max = within("max", request.max, 1..=BATCH_MAX as i64)?.map_or(1, |max| max as usize);
+    let lease = lease_duration(request.lease_ms)?.unwrap_or(api.lease);
+    let claim = Claim::new(worker, lease).queues(queues).kinds(kinds).max(max);
     // A claim is small; a thousand polls that wait must not keep others from sending.
-    drop(room);
-    let Leased { leases, room, bytes } = timeout(wait + LONG_POLL_SLACK, wait_for_jobs(&api, &headers, claim, wait))
-        .await
-        .map_err(|_| Problem::new(Code::RequestTimeout, "the store took too long; try again"))??;
+    drop(memory);
+    let Leased { leases, memory, bytes, .. } =
+        timeout(wait + LONG_POLL_SLACK, wait_for_jobs(&api, &headers, claim, wait))
+            .await
+            .map_err(|_| Problem::new(Code::RequestTimeout, "the store took too long; try again"))??;
     let leases = leases.into_iter().map(|lease| view(lease, &caller)).collect();
-    Ok(reserved(json::write(StatusCode::OK, &wire::Leases { leases }, bytes), room))
+    Ok(with_memory(extract::write(StatusCode::OK, &wire::Leases { leases }, bytes), memory))
 }
 
-/// Claimed jobs, with room for telling of them.
+/// Claimed jobs, with memory for the response.
 struct Leased {
     leases: Vec<Lease>,
-    room: Room,
-    /// About how long the answer will be.
+    memory: MemoryShare,
+    /// About how long the response will be.
     bytes: usize,
+    /// When another claim is worth it even if nothing wakes the poll, as far as the store knows.
+    look_again: Option<Duration>,
 }
 
 fn view(lease: Lease, caller: &Caller) -> wire::LeaseView {
@@ -87,38 +91,37 @@ fn view(lease: Lease, caller: &Caller) -> wire::LeaseView {
 }
 
 async fn wait_for_jobs(api: &Api, headers: &HeaderMap, claim: Claim, wait: Duration) -> Result<Leased, Problem> {
-    // Listening before looking: a job that comes in between is heard of.
+    // Listening before claiming: a job that comes in between wakes this poll.
     let mut wake = api.queue.wake().listen();
     let mut closing = api.closing.subscribe();
     let deadline = Instant::now() + wait;
     let mut pause = POLL_FIRST;
-    let wanted = api.turns.wanted(&claim);
-    let mut leased = claim_or_give_back(api, claim.clone(), wanted, None).await?;
+    let filter = api.long_poll_turns.filter_of(&claim);
+    let mut leased = claim_or_give_back(api, claim.clone(), filter, None).await?;
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
         if !leased.leases.is_empty() || left.is_zero() || *closing.borrow_and_update() {
             return Ok(leased);
         }
+        let until_next = leased.look_again.map_or(pause, |again| again.clamp(POLL_SHORTEST, pause));
         tokio::select! {
             () = wake.woken() => {}
-            () = tokio::time::sleep(pause.min(left)) => pause = (pause * 2).min(POLL_LONGEST),
+            () = tokio::time::sleep(until_next.min(left)) => pause = (pause * 2).min(POLL_LONGEST),
             _ = closing.changed() => return Ok(leased),
         }
         let woken = Instant::now();
         let turn = tokio::select! {
-            turn = api.turns.next() => turn,
+            turn = api.long_poll_turns.next() => turn,
             // Behind a store that is slow.
             () = tokio::time::sleep_until(deadline.max(woken + TURN_SLACK)) => return Ok(leased),
             _ = closing.changed() => return Ok(leased),
         };
-        if api.turns.found_nothing_since(wanted, woken) {
+        if api.long_poll_turns.was_empty_since(filter, woken) {
             continue;
         }
         // The token may have been revoked while its holder waited.
-        if !api.keys.identify(headers).await?.may(Need::Scope(Scope::Work)) {
-            return Err(Problem::new(Code::ScopeMissing, "the token needs the scope work or admin"));
-        }
-        leased = claim_or_give_back(api, claim.clone(), wanted, turn).await?;
+        api.authenticator.identify(headers).await?.require(Access::Scope(Scope::Work))?;
+        leased = claim_or_give_back(api, claim.clone(), filter, turn).await?;
     }
 }
 
@@ -126,20 +129,20 @@ async fn wait_for_jobs(api: &Api, headers: &HeaderMap, claim: Claim, wait: Durat
 async fn claim_or_give_back(
     api: &Api,
     claim: Claim,
-    wanted: u64,
+    filter: ClaimFilter,
     turn: Option<OwnedSemaphorePermit>,
 ) -> Result<Leased, Problem> {
     let most = claim.max.saturating_mul(PAYLOAD_MAX_BYTES).min(LEASES_MAX_BYTES);
-    let room = api.answers.lease_room(most).await?;
+    let memory = api.response_memory.for_leases(most).await?;
     let (reply, answer) = oneshot::channel();
-    let giving_back = to_the_end(api, |api| async move {
-        let claimed = claim_in_steps(&api, claim, wanted, room).await;
+    let giving_back = run_to_completion(api, |api| async move {
+        let claimed = claim_in_steps(&api, claim, filter, memory).await;
         drop(turn);
         let Err(Ok(Leased { leases: unwanted, .. })) = reply.send(claimed) else { return };
         if unwanted.is_empty() {
             return;
         }
-        let give_back = |lease: &Lease| Settle { lease: lease.key(), outcome: Outcome::Released };
+        let give_back = |lease: &Lease| Settle::new(lease.key(), Outcome::Released);
         if let Err(error) = api.queue.settle(unwanted.iter().map(give_back).collect()).await {
             tracing::warn!(%error, "jobs claimed for a caller that hung up wait for their lease to expire");
         }
@@ -149,35 +152,43 @@ async fn claim_or_give_back(
     Ok(claimed?)
 }
 
-/// Up to as many as are asked for, and no more once they are a large answer.
-async fn claim_in_steps(api: &Shared, claim: Claim, wanted: u64, room: Room) -> Result<Leased, StoreError> {
-    let mut leased = Leased { leases: Vec::new(), room, bytes: 0 };
+/// Up to as many as are asked for, and no more once they are a large response.
+async fn claim_in_steps(
+    api: &ApiState,
+    claim: Claim,
+    filter: ClaimFilter,
+    memory: MemoryShare,
+) -> Result<Leased, StoreError> {
+    let mut leased = Leased { leases: Vec::new(), memory, bytes: 0, look_again: None };
     loop {
-        let (began, max) = (Instant::now(), (claim.max - leased.leases.len()).min(LEASE_STEP));
-        let step = match api.queue.claim(Claim { max, ..claim.clone() }).await {
+        let began = Instant::now();
+        let max = (claim.max - leased.leases.len()).min(LEASE_STEP);
+        let max_bytes = LEASES_MAX_BYTES.saturating_sub(leased.bytes);
+        let step = match api.queue.claim(claim.clone().max(max).max_bytes(max_bytes)).await {
             Ok(step) => step,
             Err(error) if leased.leases.is_empty() => return Err(error),
             // What was claimed before must not wait for its lease to expire.
             Err(_) => return Ok(leased.fitted()),
         };
         if step.leases.is_empty() {
-            api.turns.found_nothing(wanted, began);
+            api.long_poll_turns.record_empty(filter, began);
         }
-        // Not `more`: a step that was cut short by its bytes is a large answer already.
-        let is_short = step.leases.len() < max;
+        leased.look_again = step.look_again;
         leased.bytes += step.leases.iter().map(weight).sum::<usize>();
         leased.leases.extend(step.leases);
-        let has_room = leased.room.hold(leased.bytes).is_ok();
-        if is_short || !has_room || leased.leases.len() >= claim.max || leased.bytes > LEASES_MAX_BYTES {
+        let has_memory = leased.memory.grow_to(leased.bytes).is_ok();
+        // The next job may be as large as any.
+        let is_large = leased.bytes + PAYLOAD_MAX_BYTES > LEASES_MAX_BYTES;
+        if !step.more || is_large || !has_memory || leased.leases.len() >= claim.max {
             return Ok(leased.fitted());
         }
     }
 }
 
 impl Leased {
-    /// Gives back the room that is not needed.
+    /// Gives back the memory that is not needed.
     fn fitted(mut self) -> Self {
-        self.room.shrink_to(self.bytes);
+        self.memory.shrink_to(self.bytes);
         self
     }
 }
@@ -189,28 +200,70 @@ fn weight(lease: &Lease) -> usize {
     1024 + json(Some(&job.payload)) + json(job.result.as_ref()) + job.last_error.as_ref().map_or(0, String::len)
 }
 
-pub(super) fn lease_duration(ms: Option<Whole>) -> Result<Option<Duration>, Problem> {
-    duration("lease_ms", ms, LEASE_MIN..=LEASE_MAX)
-}
-
-pub(super) fn duration(
-    field: &str,
-    ms: Option<Whole>,
-    range: RangeInclusive<Duration>,
-) -> Result<Option<Duration>, Problem> {
-    let ms_of = |duration: &Duration| duration.as_millis() as i64;
-    let ms = within(field, ms, ms_of(range.start())..=ms_of(range.end()))?;
-    Ok(ms.map(|ms| Duration::from_millis(ms as u64)))
-}
-
-pub(super) fn within(field: &str, value: Option<Whole>, range: RangeInclusive<i64>) -> Result<Option<i64>, Problem> {
-    match value {
-        Some(Whole(value)) if !range.contains(&value) => {
-            let (from, to) = range.into_inner();
-            Err(Problem::invalid(format!("{field} {value} is out of range: use {from} to {to}")))
+/// Keep leases alive
+///
+/// Also tells how far the jobs are, and learns which of them should stop.
+#[utoipa::path(
+    post, path = "/leases/heartbeat", tag = "workers", operation_id = "heartbeat",
+    request_body = wire::Heartbeat,
+    responses((status = 200, description = "one verdict per lease, in the order sent", body = wire::HeartbeatAnswer),
+        (status = 413), (status = 415), (status = 422)),
+)]
+pub(super) async fn heartbeat(
+    State(api): State<Api>,
+    Extension(caller): Extension<Caller>,
+    body: JsonBody<wire::Heartbeat>,
+) -> Result<JsonResponse<wire::HeartbeatAnswer>, Problem> {
+    let beat = body.value;
+    WorkerId::new(&beat.worker)?;
+    at_most_a_batch("leases", beat.leases.len())?;
+    let lease = lease_duration(beat.lease_ms)?;
+    let ids: Vec<_> = beat.leases.iter().map(|lease| lease.job_id).collect();
+    let (mut beats, mut refused) = (Vec::new(), Vec::new());
+    for (index, lease) in beat.leases.into_iter().enumerate() {
+        match read_beat(lease, &caller) {
+            Ok(beat) => beats.push(beat),
+            Err(detail) => refused.push(wire::ItemError { index, detail }),
         }
-        other => Ok(other.map(|Whole(value)| value)),
     }
+    if !refused.is_empty() {
+        return Err(Problem::batch(refused));
+    }
+    // Another caller's or a garbled token cannot be a live lease: `lost`, without asking the store.
+    let known: Vec<_> = beats.iter().flatten().cloned().collect();
+    let worker = if api.is_closing() { "drain" } else { "run" };
+    let memory = body.memory;
+    let extended = run_to_completion(&api, |api| async move {
+        let _held = memory;
+        api.queue.extend(Extend::new(known).lease(lease)).await
+    });
+    let mut extended = extended.await??.into_iter();
+    let verdicts = beats.iter().map(|beat| match beat.as_ref().and_then(|_| extended.next()) {
+        Some(Extended::Ok) => "ok",
+        Some(Extended::Cancel) => "cancel",
+        Some(Extended::Lost) | None => "lost",
+    });
+    let leases: Vec<_> =
+        ids.into_iter().zip(verdicts).map(|(job_id, status)| wire::BeatView { job_id, status }).collect();
+    metrics::leases_lost(leases.iter().filter(|lease| lease.status == "lost").count());
+    Ok(ok(wire::HeartbeatAnswer { worker, leases }))
+}
+
+fn read_beat(beat: wire::BeatReport, caller: &Caller) -> Result<Option<Beat>, String> {
+    let progress = match beat.progress {
+        Some(progress) => {
+            let percent = within("percent", progress.percent, 0..=100).map_err(|_| "percent is not 0 to 100")?;
+            let percent = percent.map(|percent| percent as u8);
+            Some(Progress::new(percent, progress.message.as_deref()))
+        }
+        None => None,
+    };
+    let token = lease_token::read(&beat.lease_token, caller);
+    Ok(token.map(|token| Beat::new(LeaseKey { job_id: JobId::from(beat.job_id), token }).progress(progress)))
+}
+
+fn lease_duration(ms: Option<Integer>) -> Result<Option<Duration>, Problem> {
+    duration("lease_ms", ms, LEASE_MIN..=LEASE_MAX)
 }
 
 fn names<T>(
@@ -224,4 +277,13 @@ fn names<T>(
     }
     let names: Result<Vec<_>, _> = given.into_iter().map(check).collect();
     Ok(Some(names?))
+}
+
+pub(super) fn at_most_a_batch(field: &str, given: usize) -> Result<(), Problem> {
+    if given > BATCH_MAX {
+        return Err(Problem::invalid(format!(
+            "{field} has {given} items, the limit is {BATCH_MAX}: send several calls"
+        )));
+    }
+    Ok(())
 }

@@ -1,6 +1,6 @@
 //! What one caller may take up, named once, each with its reason. `docs/api.md` tells callers.
 //!
-//! Limits on a job itself (payload, priority, schedule …) are in [`job::limits`](crate::job::limits).
+//! Some can be changed: see [`ApiLimits`](super::ApiLimits). Limits on a job itself (payload, priority, schedule …) are in [`job::limits`](crate::job::limits).
 
 use std::time::Duration;
 
@@ -10,7 +10,9 @@ pub(super) const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
 pub(super) const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 /// 60 s for the whole request; a handler that needs longer is stuck.
 pub(super) const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
-/// 60 s for the client to take one answer: 8 MiB over a slow line.
+/// 30 s for requests in flight to end after the shutdown began.
+pub(super) const SHUTDOWN_GRACE: Duration = Duration::from_secs(30);
+/// 60 s for the client to read one response: 8 MiB over a slow line.
 pub(super) const WRITE_TIMEOUT: Duration = Duration::from_secs(60);
 /// 10 s beyond `wait_ms` for a long poll to be answered.
 pub(super) const LONG_POLL_SLACK: Duration = Duration::from_secs(10);
@@ -20,7 +22,7 @@ pub(super) const WAIT_MAX: Duration = Duration::from_secs(30);
 pub(super) const IN_RESERVE_WAIT_MAX: Duration = Duration::from_secs(1);
 /// 1 s for the head of the one request on such a connection …
 pub(super) const IN_RESERVE_HEADER_TIMEOUT: Duration = Duration::from_secs(1);
-/// … and 10 s for its answer to be taken.
+/// … and 10 s for its response to be read.
 pub(super) const IN_RESERVE_WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 /// 320 KiB: a payload of 256 KiB and what stands around it.
 pub(super) const SINGLE_BODY_MAX: usize = 320 * 1024;
@@ -38,22 +40,22 @@ pub(super) const IN_RESERVE_BODY_TIMEOUT: Duration = Duration::from_millis(100);
 pub(super) const BODIES_MAX: usize = 256 * 1024 * 1024;
 /// 64 MiB besides for the bodies of workers: a flood of enqueues must not make them lose their leases.
 pub(super) const WORKER_BODIES_MAX: usize = 64 * 1024 * 1024;
-/// 16 KiB: smaller answers are free. 4,096 connections cannot hold more than 64 MiB of them, and they fit the sockets'
+/// 16 KiB: smaller responses are free. 4,096 connections cannot hold more than 64 MiB of them, and they fit the sockets'
 /// own buffers.
-pub(super) const ANSWER_FREE_BYTES: usize = 16 * 1024;
-/// 32 MiB of answers to readers at one time: four full pages, or hundreds of ordinary ones.
-pub(super) const READ_ANSWERS_MAX: usize = 32 * 1024 * 1024;
+pub(super) const RESPONSE_FREE_BYTES: usize = 16 * 1024;
+/// 32 MiB of responses to readers at one time: four full pages, or hundreds of ordinary ones.
+pub(super) const READ_RESPONSES_MAX: usize = 32 * 1024 * 1024;
 /// 64 MiB besides for leased jobs: readers must not keep workers from their jobs.
-pub(super) const WORKER_ANSWERS_MAX: usize = 64 * 1024 * 1024;
-/// 64 MiB besides for the answers to calls that changed something: those are done, and should be told of.
-pub(super) const WRITE_ANSWERS_MAX: usize = 64 * 1024 * 1024;
+pub(super) const WORKER_RESPONSES_MAX: usize = 64 * 1024 * 1024;
+/// 64 MiB besides for the responses to calls that changed something: those are done, and the caller should learn of it.
+pub(super) const WRITE_RESPONSES_MAX: usize = 64 * 1024 * 1024;
 /// 4 pages are read at one time: what one step of each reads is in memory before it can be charged.
-pub(super) const PAGES_AT_WORK_MAX: usize = 4;
+pub(super) const PAGES_AT_ONCE_MAX: usize = 4;
 /// 16 jobs of a page are read in one step: 8 MiB if every payload and result is as large as it may be.
 pub(super) const LIST_STEP: usize = 16;
 /// 100 jobs are claimed in one step: 25 MiB if every payload is as large as it may be …
 pub(super) const LEASE_STEP: usize = 100;
-/// … and none further once an answer has 8 MiB of jobs.
+/// … and none further once a response has 8 MiB of jobs.
 pub(super) const LEASES_MAX_BYTES: usize = 8 * 1024 * 1024;
 /// 8 MiB of jobs on a page; a page that would be larger is cut and links to the next.
 pub(super) const PAGE_MAX_BYTES: usize = 8 * 1024 * 1024;
@@ -73,48 +75,3 @@ pub(super) const TOKEN_MAX_BYTES: usize = 512;
 pub(super) const QUEUE_LABELS_MAX: usize = 1000;
 /// 2 s for the store to answer a health check.
 pub(super) const CHECK_TIMEOUT: Duration = Duration::from_secs(2);
-
-/// The limits an operator or a test may change.
-#[derive(Debug, Clone)]
-pub struct ApiLimits {
-    /// Connections at one time; beyond, only probes and workers are served, the others are answered 503.
-    pub connections: usize,
-    /// Connections from one address (IPv6: from one /64); `None`: three quarters of all.
-    pub connections_per_address: Option<usize>,
-    /// Enqueues at one time; one more is answered 429.
-    pub enqueues_in_flight: usize,
-    /// Bytes of request bodies in memory at one time, those of workers aside; one body more is answered 503.
-    pub body_bytes: usize,
-    /// Bytes of answers to readers in memory at one time; one more large answer is 503.
-    pub answer_bytes: usize,
-    /// For the head of a request to arrive, and until an idle connection is closed.
-    pub header_timeout: Duration,
-    /// For the body of a request to arrive.
-    pub body_timeout: Duration,
-    /// For a whole request.
-    pub request_timeout: Duration,
-    /// How long requests in flight may go on after the shutdown began.
-    pub shutdown_grace: Duration,
-}
-
-impl Default for ApiLimits {
-    fn default() -> Self {
-        Self {
-            connections: CONNECTIONS_MAX,
-            connections_per_address: None,
-            enqueues_in_flight: ENQUEUES_MAX,
-            body_bytes: BODIES_MAX,
-            answer_bytes: READ_ANSWERS_MAX,
-            header_timeout: HEADER_TIMEOUT,
-            body_timeout: BODY_TIMEOUT,
-            request_timeout: REQUEST_TIMEOUT,
-            shutdown_grace: Duration::from_secs(30),
-        }
-    }
-}
-
-impl ApiLimits {
-    pub(super) fn per_address(&self) -> usize {
-        self.connections_per_address.unwrap_or(self.connections.saturating_mul(3) / 4).max(1)
-    }
-}

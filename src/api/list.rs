@@ -9,12 +9,12 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 use uuid::Uuid;
 
-use super::answers::{hold_page, reserved};
-use super::budget::Room;
-use super::json;
+use super::extract;
 use super::limits::{LIST_STEP, OFFSET_MAX, PAGE_MAX_BYTES};
+use super::memory_budget::MemoryShare;
 use super::problem::{Problem, shortened};
-use super::state::{Api, Shared, to_the_end};
+use super::response_memory::{charge_page, with_memory};
+use super::state::{Api, ApiState, run_to_completion};
 use super::wire;
 use crate::job::limits::{PAGE_DEFAULT, PAGE_MAX};
 use crate::job::{JobId, Kind, QueueName, Status};
@@ -49,7 +49,7 @@ pub(super) struct ListQuery {
     get, path = "/jobs", tag = "jobs", operation_id = "list_jobs",
     params(ListQuery),
     responses((status = 200, description = "a page of jobs; it can be short, even empty, and have a next",
-        body = Vec<wire::Job>,
+        body = Vec<wire::JobView>,
         headers(("Link" = Option<String>, description = "`<…>; rel=\"next\"`: the next page, if there is one")))),
 )]
 pub(super) async fn list_jobs(State(api): State<Api>, uri: Uri) -> Result<Response, Problem> {
@@ -57,17 +57,17 @@ pub(super) async fn list_jobs(State(api): State<Api>, uri: Uri) -> Result<Respon
         .map_err(|error| Problem::malformed(format!("the query cannot be read: {}", shortened(&error.body_text()))))?;
     let list = query.list()?;
     let asked = list.clone();
-    let turn = api.answers.page_turn().await?;
-    let read = to_the_end(&api, |api| async move {
+    let permit = api.response_memory.page_permit().await?;
+    let read = run_to_completion(&api, |api| async move {
         let page = read_page(&api, asked).await;
-        (page, turn)
+        (page, permit)
     });
     // Held until the page is written out: records and text are in memory together.
-    let (page, _turn) = read.await?;
-    let ReadPage { jobs, next, bytes, room } = page?;
+    let (page, _permit) = read.await?;
+    let ReadPage { jobs, next, bytes, memory } = page?;
     // The weight is an estimate; an answer that outgrew its buffer would be copied into one twice as large.
     let slack = 512 * jobs.len();
-    let mut response = reserved(json::write(StatusCode::OK, &jobs, bytes + slack), room);
+    let mut response = with_memory(extract::write(StatusCode::OK, &jobs, bytes + slack), memory);
     if let Some(next) = next {
         let link = HeaderValue::from_str(&link(&list, next)).expect("names and ids are valid in a header");
         response.headers_mut().insert(LINK, link);
@@ -75,25 +75,25 @@ pub(super) async fn list_jobs(State(api): State<Api>, uri: Uri) -> Result<Respon
     Ok(response)
 }
 
-/// A page in memory, with room for its text.
+/// A page in memory, with memory for its text.
 struct ReadPage {
-    jobs: Vec<wire::Job>,
+    jobs: Vec<wire::JobView>,
     next: Option<JobId>,
     /// About how long its text is.
     bytes: usize,
-    room: Room,
+    memory: MemoryShare,
 }
 
 /// Reads in steps, so that no more is in memory than a page may have and one step. What does not fit a page begins the
 /// next one.
-async fn read_page(api: &Shared, list: List) -> Result<ReadPage, Problem> {
-    let mut page = ReadPage { jobs: Vec::new(), next: None, bytes: 0, room: api.answers.read_room() };
+async fn read_page(api: &ApiState, list: List) -> Result<ReadPage, Problem> {
+    let mut page = ReadPage { jobs: Vec::new(), next: None, bytes: 0, memory: api.response_memory.for_reads() };
     let mut step = list.clone();
     loop {
         step.limit = (list.limit - page.jobs.len()).min(LIST_STEP);
         let Page { jobs, next } = api.queue.list(step.clone()).await?;
         let is_short = jobs.len() < step.limit;
-        for job in jobs.into_iter().map(wire::Job::from) {
+        for job in jobs.into_iter().map(wire::JobView::from) {
             let weight = job.weight();
             if page.bytes + weight > PAGE_MAX_BYTES
                 && let Some(last) = page.jobs.last()
@@ -103,7 +103,7 @@ async fn read_page(api: &Shared, list: List) -> Result<ReadPage, Problem> {
             }
             page.bytes += weight;
             page.jobs.push(job);
-            hold_page(&mut page.room, page.bytes)?;
+            charge_page(&mut page.memory, page.bytes)?;
         }
         page.next = next;
         if is_short || next.is_none() || page.jobs.len() >= list.limit {

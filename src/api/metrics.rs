@@ -12,8 +12,8 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 
-use super::families;
 use super::limits::QUEUE_LABELS_MAX;
+use super::metric_families;
 use super::problem::Problem;
 use super::state::Api;
 use crate::job::{Kind, QueueName, Status};
@@ -35,13 +35,13 @@ pub fn install() {
 /// Shows what is counted per kind at 0 from now on, for the kinds that this process runs.
 pub fn expect_kinds<'a>(kinds: impl IntoIterator<Item = &'a Kind>) {
     handle();
-    families::expect_kinds(kinds);
+    metric_families::expect_kinds(kinds);
 }
 
 /// Everything recorded so far, as Prometheus text.
 pub fn render() -> String {
     let mut text = handle().render();
-    families::add_missing(&mut text);
+    metric_families::add_missing(&mut text);
     text
 }
 
@@ -61,7 +61,7 @@ fn handle() -> &'static PrometheusHandle {
         if metrics::set_global_recorder(recorder).is_err() {
             tracing::warn!("this program records metrics elsewhere already; /metrics shows only queue depths");
         }
-        families::describe();
+        metric_families::describe();
         handle
     })
 }
@@ -86,7 +86,7 @@ pub(super) fn leases_lost(count: usize) {
 pub(super) async fn metrics(State(api): State<Api>) -> Result<Response, Problem> {
     let mut text = render();
     // Without the store, what this process knows is still worth a scrape.
-    match super::stats::look(&api).await {
+    match super::stats::current(&api).await {
         Ok(stats) => write_depths(&mut text, &stats),
         Err(problem) => tracing::debug!(?problem, "queue depths are left out of the metrics"),
     }

@@ -1,63 +1,64 @@
 //! The HTTP API: what producers, workers and operators in any language talk to.
 //!
-//! It translates, and decides nothing: `wire` gives requests and answers their shape, [`queue`](crate::queue) checks
-//! and [`store`](crate::store) acts. Every request comes through one layer (`door`), every error leaves as one kind of
-//! body (`problem`). It keeps nothing that matters: any number of API processes can serve one PostgreSQL store.
+//! It translates, and decides nothing: `wire` gives requests and responses their shape, [`queue`](crate::queue) checks
+//! and [`store`](crate::store) acts. Every request comes through `middleware`, every error leaves as one kind of body
+//! (`problem`). It keeps nothing that matters: any number of API processes can serve one PostgreSQL store.
 //!
 //! Start reading at [`serve()`] and at the list of routes below; then one file per group of routes.
 
-mod answers;
+mod access;
 mod auth;
 mod auth_throttle;
-mod budget;
-mod door;
+mod connection_limit;
+mod cross_site;
 mod enqueue;
-mod families;
+mod extract;
 mod health;
 mod jobs;
-mod json;
 mod kinds;
 mod lease_token;
 mod leases;
 mod limits;
 mod list;
+mod long_poll_turns;
+mod memory_budget;
+mod metric_families;
 pub mod metrics;
+mod middleware;
 mod openapi;
-mod origin;
-mod path;
-mod places;
 mod problem;
 mod queues;
-mod rates;
+mod response_memory;
 mod serve;
+mod settings;
 mod settle;
 mod state;
 mod stats;
 mod tokens;
-mod turns;
-mod unread;
+mod unread_body;
+mod urgent_runtime;
 mod wire;
-mod worker_lane;
 mod write_timeout;
 
-use axum::{Router, middleware};
+use axum::Router;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
+/// For [`router()`], the one place where a dependency's type is part of this module's interface.
+pub use axum;
 pub use health::ReadyCheck;
-pub use limits::ApiLimits;
 pub use openapi::openapi_json;
 pub use serve::{Exposed, ServeError, may_bind, serve, serve_probes};
-pub use state::ApiSettings;
+pub use settings::{ApiLimits, ApiSettings};
 
 use self::problem::{Code, Problem};
-use self::state::{Api, Exposure, Shared};
+use self::state::{Api, ApiState, Exposure};
 
-/// The API as a router of its own, for embedding. It assumes that only this machine can reach it: without tokens it is
-/// open, to `Host` names of the loopback. Prefer [`serve()`], which also minds connections and time.
+/// The API as a router of [`axum`], to be nested in one of your own. It assumes that only this machine can reach it: without tokens it is open, to `Host` names of the
+/// loopback. Prefer [`serve()`], which also limits connections and time.
 pub fn router(settings: ApiSettings) -> Router {
     metrics::install();
-    assemble(Shared::new(settings, Exposure::Loopback), routes())
+    assemble(ApiState::new(settings, Exposure::Loopback), routes())
 }
 
 /// Every route there is.
@@ -70,7 +71,7 @@ fn routes() -> OpenApiRouter<Api> {
         .routes(routes!(jobs::cancel_job))
         .routes(routes!(jobs::redrive_job))
         .routes(routes!(leases::lease))
-        .routes(routes!(settle::heartbeat))
+        .routes(routes!(leases::heartbeat))
         .routes(routes!(settle::settle))
         .routes(routes!(queues::list_queues))
         .routes(routes!(queues::pause_queue))
@@ -95,15 +96,15 @@ fn probes() -> OpenApiRouter<Api> {
         .routes(routes!(metrics::metrics))
 }
 
-/// Routes behind the door.
+/// Routes behind the middleware.
 fn assemble(api: Api, routes: OpenApiRouter<Api>) -> Router {
     let (router, document) = routes.split_for_parts();
-    families::expect_routes(&document);
+    metric_families::expect_routes(&document);
     router
         .fallback(|| async { Problem::new(Code::NoSuchRoute, "see /docs for the routes there are") })
         .method_not_allowed_fallback(|| async {
             Problem::new(Code::MethodNotAllowed, "see the Allow header for the methods there are")
         })
-        .layer(middleware::from_fn_with_state(api.clone(), door::pass))
+        .layer(axum::middleware::from_fn_with_state(api.clone(), middleware::handle))
         .with_state(api)
 }

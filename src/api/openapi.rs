@@ -11,7 +11,7 @@ use axum::response::{IntoResponse, Response};
 use serde_json::{Map, Value, json};
 use utoipa::PartialSchema;
 
-use super::path::PathText;
+use super::extract::PathText;
 use super::problem::Problem;
 use super::wire;
 

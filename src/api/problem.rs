@@ -1,8 +1,8 @@
 //! What the API answers when it cannot do what it was asked: RFC 9457 problems.
 //!
-//! The only place that knows which HTTP status stands for which trouble. A detail names what the caller sent and the way
+//! The only file that knows which HTTP status stands for which error. A detail names what the caller sent and the way
 //! out; it never shows anything of the inside (SQL, paths, addresses, causes): those go to the log, once, here.
-//! The body is written by [`door`](super::door), which knows the request's id.
+//! The body is written by [`middleware`](super::middleware), which knows the request's id.
 
 use axum::http::header::{ALLOW, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::{HeaderName, HeaderValue, StatusCode};
@@ -84,7 +84,7 @@ pub(super) struct Problem {
 
 /// The body, once the request's id is known.
 #[derive(Serialize)]
-struct Body<'a> {
+struct ProblemBody<'a> {
     r#type: String,
     title: &'a str,
     status: u16,
@@ -143,7 +143,7 @@ impl Problem {
     }
 
     pub(super) fn body(&self, request_id: &str) -> String {
-        let body = Body {
+        let body = ProblemBody {
             r#type: format!("urn:steadfast:problem:{}", self.code.slug()),
             title: self.code.title(),
             status: self.code.status(),
@@ -164,7 +164,7 @@ impl Problem {
 }
 
 impl IntoResponse for Problem {
-    /// Only the status, and itself for [`door`](super::door) to write out.
+    /// Only the status, and itself for [`middleware`](super::middleware) to write out.
     fn into_response(self) -> Response {
         let mut response = self.status().into_response();
         if self.code == Code::MethodNotAllowed {

@@ -2,11 +2,10 @@
 
 use axum::extract::State;
 
-use super::json::{Answer, ok};
-use super::path::PathText;
+use super::extract::{JsonResponse, OperatorQueue, PathText, ok};
 use super::problem::Problem;
-use super::state::{Api, to_the_end};
-use super::stats::look as stats;
+use super::state::{Api, run_to_completion};
+use super::stats::current as stats;
 use super::wire::QueueView;
 use crate::job::QueueName;
 
@@ -17,7 +16,7 @@ use crate::job::QueueName;
     get, path = "/queues", tag = "queues", operation_id = "list_queues",
     responses((status = 200, description = "by name", body = Vec<QueueView>)),
 )]
-pub(super) async fn list_queues(State(api): State<Api>) -> Result<Answer<Vec<QueueView>>, Problem> {
+pub(super) async fn list_queues(State(api): State<Api>) -> Result<JsonResponse<Vec<QueueView>>, Problem> {
     let stats = stats(&api).await?;
     Ok(ok(stats.queues.iter().map(|(name, queue)| QueueView::new(name, queue)).collect()))
 }
@@ -32,11 +31,12 @@ pub(super) async fn list_queues(State(api): State<Api>) -> Result<Answer<Vec<Que
 )]
 pub(super) async fn pause_queue(
     State(api): State<Api>,
+    OperatorQueue(queue): OperatorQueue,
     PathText(name): PathText,
-) -> Result<Answer<QueueView>, Problem> {
+) -> Result<JsonResponse<QueueView>, Problem> {
     let name = named(name)?;
     let paused = name.clone();
-    to_the_end(&api, |api| async move { api.queue.pause(paused).await }).await??;
+    run_to_completion(&api, |_| async move { queue.pause(paused).await }).await??;
     show(&api, &name).await
 }
 
@@ -48,14 +48,15 @@ pub(super) async fn pause_queue(
 )]
 pub(super) async fn resume_queue(
     State(api): State<Api>,
+    OperatorQueue(queue): OperatorQueue,
     PathText(name): PathText,
-) -> Result<Answer<QueueView>, Problem> {
+) -> Result<JsonResponse<QueueView>, Problem> {
     let name = named(name)?;
     if !stats(&api).await?.queues.contains_key(&name) {
         return Err(Problem::not_found("queue", name));
     }
     let resumed = name.clone();
-    to_the_end(&api, |api| async move { api.queue.resume(resumed).await }).await??;
+    run_to_completion(&api, |_| async move { queue.resume(resumed).await }).await??;
     show(&api, &name).await
 }
 
@@ -65,7 +66,7 @@ fn named(name: String) -> Result<QueueName, Problem> {
 }
 
 /// As it is now; a queue without jobs that was just resumed is empty.
-async fn show(api: &Api, name: &QueueName) -> Result<Answer<QueueView>, Problem> {
+async fn show(api: &Api, name: &QueueName) -> Result<JsonResponse<QueueView>, Problem> {
     let mut stats = stats(api).await?;
     Ok(ok(QueueView::new(name, &stats.queues.remove(name).unwrap_or_default())))
 }

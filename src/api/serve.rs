@@ -1,5 +1,5 @@
-//! The accept loop: one task per connection, a timer on every head, and an end that loses nothing. How many there may be
-//! is the affair of [`places`](super::places).
+//! The accept loop: one task per connection, a timeout for every request head, and a shutdown that loses nothing. How many
+//! connections there may be is decided by [`connection_limit`](super::connection_limit).
 //!
 //! `axum::serve` has no header timer and no cap: a few hundred sockets that send a byte now and then would hold it.
 
@@ -25,20 +25,21 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tower::Service;
 use utoipa_axum::router::OpenApiRouter;
 
-use super::door::{InReserve, Peer, REQUEST_ID};
+use super::connection_limit::{ConnectionLimit, ConnectionPermit, OrdinaryPermit, ReservePermit};
 use super::limits::{HEAD_MAX_BYTES, IN_RESERVE_HEADER_TIMEOUT, IN_RESERVE_WRITE_TIMEOUT, WRITE_TIMEOUT};
-use super::places::{OrdinaryPlace, Place, Places, ReservePlace};
+use super::middleware::{InReserve, PeerAddress, REQUEST_ID};
 use super::problem::{Code, Problem};
-use super::state::{AT_WORK_MAX, Api, ApiSettings, Exposure, Shared};
-use super::worker_lane::{Beginning, WorkerLane, beginning};
+use super::settings::ApiSettings;
+use super::state::{Api, ApiState, DETACHED_TASKS_MAX, Exposure};
+use super::urgent_runtime::{FirstBytes, UrgentRuntime, peek};
 use super::write_timeout::WriteTimeout;
 use crate::planted::{Bug, planted};
 use crate::store::StoreError;
 
-/// 64 callers at one time are told that there is no room; beyond that, connections are simply closed.
-const TURNED_AWAY_MAX: usize = 64;
+/// 64 connections at one time are refused with a 503; beyond that, connections are simply closed.
+const REJECTIONS_MAX: usize = 64;
 /// 4,096 new connections may wait to be accepted; the kernel may allow fewer (`net.core.somaxconn`). The usual 128 are full
-/// when a few hundred clients come at once, and who finds them full is heard a second later: a short lease is lost by then.
+/// when a few hundred clients come at once, and a client that finds them full tries again a second later: a short lease is lost by then.
 const BACKLOG: i32 = 4096;
 /// 100 ms: out of file descriptors, say. Trying at once again would only burn a core.
 const AFTER_ACCEPT_ERROR: Duration = Duration::from_millis(100);
@@ -47,6 +48,7 @@ const METRICS_UPKEEP: Duration = Duration::from_secs(5);
 
 /// The server could not start.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum ServeError {
     /// Strangers could reach it, and nothing would stop them.
     #[error(transparent)]
@@ -106,18 +108,18 @@ async fn serve_routes(
     let needs_token = settings.admin_token.is_some() || settings.queue.had_token().await?;
     may_bind(address, needs_token)?;
     super::metrics::install();
-    let api = Shared::new(settings, exposure(address));
+    let api = ApiState::new(settings, exposure(address));
     let server = Arc::new(Server {
         router: super::assemble(api.clone(), routes),
-        places: Places::new(api.limits.connections, api.limits.per_address()),
-        turned_away: Arc::new(Semaphore::new(TURNED_AWAY_MAX)),
+        connections: ConnectionLimit::new(api.limits.connections, api.limits.per_address()),
+        rejections: Arc::new(Semaphore::new(REJECTIONS_MAX)),
         others: Handle::current(),
         api,
     });
     // Not part of the server: what runs there holds the server.
-    let lane = WorkerLane::start()?;
+    let urgent = UrgentRuntime::start()?;
     let upkeep = tokio::spawn(upkeep());
-    server.accept_until(listener, lane.handle(), shutdown).await?;
+    server.accept_until(listener, urgent.handle(), shutdown).await?;
     server.finish().await;
     upkeep.abort();
     Ok(())
@@ -132,27 +134,27 @@ async fn upkeep() {
 
 struct Server {
     router: axum::Router,
-    places: Arc<Places>,
-    turned_away: Arc<Semaphore>,
-    /// Where connections are served that are not the workers'.
+    connections: Arc<ConnectionLimit>,
+    rejections: Arc<Semaphore>,
+    /// Where connections are served that are not urgent.
     others: Handle,
     api: Api,
 }
 
 impl Server {
-    /// Accepts on the workers' lane, so that new connections of theirs do not wait either. The listener is closed on
+    /// Accepts on the urgent runtime, so that new connections of workers do not wait either. The listener is closed on
     /// return: nobody new gets in.
     async fn accept_until(
         self: &Arc<Self>,
         listener: TcpListener,
-        lane: &Handle,
+        urgent: &Handle,
         shutdown: impl Future<Output = ()>,
     ) -> io::Result<()> {
         if !planted(Bug::ShortBacklog) {
             socket2::SockRef::from(&listener).listen(BACKLOG)?;
         }
         let (server, listener) = (self.clone(), listener.into_std()?);
-        let mut accepting = lane.spawn(async move {
+        let mut accepting = urgent.spawn(async move {
             let listener = TcpListener::from_std(listener)?;
             server.accept(listener).await;
             io::Result::Ok(())
@@ -181,36 +183,36 @@ impl Server {
     }
 
     fn admit(&self, stream: TcpStream, peer: SocketAddr) {
-        // Answers are small and should leave at once.
+        // Responses are small and should leave at once.
         let _ = stream.set_nodelay(true);
-        let peer = Peer(peer);
+        let peer = PeerAddress(peer);
         let connection = Connection { stream, peer, router: self.router.clone() };
-        match self.places.admit(peer.network()) {
-            Some(Place::Ordinary(place)) => {
+        match self.connections.admit(peer.network()) {
+            Some(ConnectionPermit::Ordinary(permit)) => {
                 let (closing, header_timeout) = (self.api.closing.subscribe(), self.api.limits.header_timeout);
                 let others = self.others.clone();
                 tokio::spawn(async move {
-                    connection.serve_on_its_lane(others, header_timeout, closing, place).await;
+                    connection.serve_on_its_runtime(others, header_timeout, closing, permit).await;
                 });
             }
-            Some(Place::Reserve(place)) => {
+            Some(ConnectionPermit::Reserve(permit)) => {
                 let closing = self.api.closing.subscribe();
-                tokio::spawn(connection.serve_in_reserve(place, closing));
+                tokio::spawn(connection.serve_in_reserve(permit, closing));
             }
             None => {
-                if let Ok(place) = self.turned_away.clone().try_acquire_owned() {
-                    tokio::spawn(turn_away(connection.stream, place));
+                if let Ok(permit) = self.rejections.clone().try_acquire_owned() {
+                    tokio::spawn(reject(connection.stream, permit));
                 }
             }
         }
     }
 
-    /// Waits for connections and for the work of callers who hung up, within the grace.
+    /// Waits for connections and for the work of callers that hung up, within the grace period.
     async fn finish(&self) {
         self.api.closing.send_replace(true);
         let finished = async {
-            self.places.all_ended().await;
-            let _ = self.api.at_work.acquire_many(AT_WORK_MAX).await;
+            self.connections.all_ended().await;
+            let _ = self.api.detached_tasks.acquire_many(DETACHED_TASKS_MAX).await;
         };
         if tokio::time::timeout(self.api.limits.shutdown_grace, finished).await.is_err() {
             tracing::warn!("requests are still in flight after the grace period and are cut off");
@@ -220,36 +222,36 @@ impl Server {
 
 struct Connection {
     stream: TcpStream,
-    peer: Peer,
+    peer: PeerAddress,
     router: axum::Router,
 }
 
 impl Connection {
-    /// Here if it begins with a request of a worker or a probe, else on the runtime of the others.
-    async fn serve_on_its_lane(
+    /// Here if it begins with a request of a worker or a probe, else on the caller's runtime.
+    async fn serve_on_its_runtime(
         self,
         others: Handle,
         header_timeout: Duration,
         closing: watch::Receiver<bool>,
-        place: OrdinaryPlace,
+        permit: OrdinaryPermit,
     ) {
         let mut until_closing = closing.clone();
-        let begins = tokio::select! {
-            begins = beginning(&self.stream, header_timeout) => begins,
-            _ = until_closing.wait_for(|closing| *closing) => Beginning::Silent,
+        let first = tokio::select! {
+            first = peek(&self.stream, header_timeout) => first,
+            _ = until_closing.wait_for(|closing| *closing) => FirstBytes::Missing,
         };
-        match begins {
-            Beginning::Silent => {}
-            Beginning::Urgent => {
-                let _place = place;
+        match first {
+            FirstBytes::Missing => {}
+            FirstBytes::Urgent => {
+                let _permit = permit;
                 self.serve(header_timeout, closing).await;
             }
-            Beginning::Other => {
+            FirstBytes::Other => {
                 let Self { stream, peer, router } = self;
                 // A socket belongs to the runtime it was made on.
                 let Ok(stream) = stream.into_std() else { return };
                 others.spawn(async move {
-                    let _place = place;
+                    let _permit = permit;
                     if let Ok(stream) = TcpStream::from_std(stream) {
                         Self { stream, peer, router }.serve(header_timeout, closing).await;
                     }
@@ -270,10 +272,10 @@ impl Connection {
         until_closing(serving, closing).await;
     }
 
-    /// One request, in a hurry. Before it has arrived, the connection is closed when a newer one needs its place.
-    async fn serve_in_reserve(self, place: ReservePlace, closing: watch::Receiver<bool>) {
+    /// One request, in a hurry. Before it has arrived, the connection is closed when a newer one needs its permit.
+    async fn serve_in_reserve(self, permit: ReservePermit, closing: watch::Receiver<bool>) {
         let Self { stream, peer, router } = self;
-        let ReservePlace { ref request, .. } = place;
+        let ReservePermit { ref request, .. } = permit;
         let reserved = request.clone();
         let service = service_fn(move |request| {
             reserved.begin();
@@ -285,14 +287,14 @@ impl Connection {
             .keep_alive(false)
             .max_buf_size(HEAD_MAX_BYTES)
             .serve_connection(TokioIo::new(WriteTimeout::new(stream, IN_RESERVE_WRITE_TIMEOUT)), service);
-        place.unless_evicted(until_closing(serving, closing)).await;
+        permit.unless_evicted(until_closing(serving, closing)).await;
     }
 }
 
 async fn answer(
     mut router: axum::Router,
     request: hyper::Request<Incoming>,
-    peer: Peer,
+    peer: PeerAddress,
     in_reserve: Option<InReserve>,
 ) -> Result<Response, Infallible> {
     let mut request: Request = request.map(Body::new);
@@ -322,13 +324,13 @@ where
         }
     };
     if let Err(error) = ended {
-        // Clients hang up, send garbage, or are too slow: their affair.
+        // Clients hang up, send garbage, or are too slow: nothing to warn of.
         tracing::debug!(%error, "a connection ended early");
     }
 }
 
-/// Says that there is no room, then closes.
-async fn turn_away(mut stream: TcpStream, _place: OwnedSemaphorePermit) {
+/// Answers 503, then closes.
+async fn reject(mut stream: TcpStream, _permit: OwnedSemaphorePermit) {
     let id = uuid::Uuid::now_v7().to_string();
     let problem = Problem::new(Code::Overloaded, "too many connections; try again shortly");
     let body = problem.body(&id);

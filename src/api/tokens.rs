@@ -5,11 +5,10 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use uuid::Uuid;
 
-use super::auth::{Caller, SecretHash};
-use super::json::{Answer, Body, ok};
-use super::path::PathText;
+use super::access::{Caller, SecretHash};
+use super::extract::{JsonBody, JsonResponse, OperatorQueue, PathText, ok};
 use super::problem::Problem;
-use super::state::{Api, to_the_end};
+use super::state::{Api, run_to_completion};
 use super::wire::{NewToken, TokenMade, TokenView};
 use crate::store::{NoSuchScope, Scope, TokenRecord};
 
@@ -27,12 +26,13 @@ const NAME_MAX_CHARS: usize = 64;
 pub(super) async fn make_token(
     State(api): State<Api>,
     Extension(caller): Extension<Caller>,
-    body: Body<NewToken>,
-) -> Result<Answer<TokenMade>, Problem> {
+    OperatorQueue(queue): OperatorQueue,
+    body: JsonBody<NewToken>,
+) -> Result<JsonResponse<TokenMade>, Problem> {
     let NewToken { name, scopes } = body.value;
     let scopes = checked(&name, &scopes)?;
     // The first token closes an open server; one that is not admin would lock everybody out of making the next.
-    if matches!(caller, Caller::Anyone) && !scopes.contains(&Scope::Admin) && !api.keys.has_admin().await? {
+    if matches!(caller, Caller::Anyone) && !scopes.contains(&Scope::Admin) && !api.authenticator.has_admin().await? {
         return Err(Problem::invalid("the first token needs the scope admin, else nobody could make another"));
     }
     let id = short_id();
@@ -45,15 +45,15 @@ pub(super) async fn make_token(
         secret_sha256: *SecretHash::of(&secret).as_bytes(),
         created_at: jiff::Timestamp::now(),
     };
-    to_the_end(&api, |api| async move {
-        let stored = api.queue.put_token(record).await;
-        api.keys.forget();
+    run_to_completion(&api, |api| async move {
+        let stored = queue.put_token(record).await;
+        api.authenticator.invalidate();
         stored
     })
     .await??;
     let scopes = scopes.iter().map(|scope| scope.as_str()).collect();
     let token = format!("{id}.{secret}");
-    Ok(Answer(StatusCode::CREATED, TokenMade { id, name, scopes, token }))
+    Ok(JsonResponse(StatusCode::CREATED, TokenMade { id, name, scopes, token }))
 }
 
 fn short_id() -> String {
@@ -80,8 +80,8 @@ fn checked(name: &str, scopes: &[String]) -> Result<Vec<Scope>, Problem> {
     get, path = "/tokens", tag = "tokens", operation_id = "list_tokens",
     responses((status = 200, description = "without their secrets", body = Vec<TokenView>)),
 )]
-pub(super) async fn list_tokens(State(api): State<Api>) -> Result<Answer<Vec<TokenView>>, Problem> {
-    let tokens = to_the_end(&api, |api| async move { api.queue.tokens().await }).await??;
+pub(super) async fn list_tokens(State(api): State<Api>) -> Result<JsonResponse<Vec<TokenView>>, Problem> {
+    let tokens = run_to_completion(&api, |api| async move { api.queue.tokens().await }).await??;
     Ok(ok(tokens.into_iter().map(TokenView::from).collect()))
 }
 
@@ -94,9 +94,14 @@ pub(super) async fn list_tokens(State(api): State<Api>) -> Result<Answer<Vec<Tok
     params(("id" = String, Path)),
     responses((status = 204, description = "revoked"), (status = 404), (status = 409)),
 )]
-pub(super) async fn revoke_token(State(api): State<Api>, PathText(id): PathText) -> Result<StatusCode, Problem> {
+pub(super) async fn revoke_token(
+    State(api): State<Api>,
+    OperatorQueue(queue): OperatorQueue,
+    PathText(id): PathText,
+) -> Result<StatusCode, Problem> {
     let ours = id.len() <= 64 && id.bytes().all(|byte| byte.is_ascii_alphanumeric());
     let shown = id.clone();
-    let revoked = ours && to_the_end(&api, |api| async move { api.keys.revoke(id).await }).await??;
+    let revoked =
+        ours && run_to_completion(&api, |api| async move { api.authenticator.revoke(&queue, &id).await }).await??;
     if revoked { Ok(StatusCode::NO_CONTENT) } else { Err(Problem::not_found("token", shown)) }
 }

@@ -1,5 +1,5 @@
-//! Closes connections whose client reads its answer too slowly: without this, one that reads a byte now and then would
-//! hold the answer in memory for ever.
+//! Closes connections whose client reads its response too slowly: without this, one that reads a byte now and then would
+//! hold the response in memory for ever.
 
 use std::future::Future;
 use std::io;

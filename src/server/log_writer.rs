@@ -1,7 +1,7 @@
-//! Carries log lines to stderr on a thread of its own, so that nobody who logs waits for whoever reads the log, or fails
-//! because nobody can.
+//! Writes log lines to stderr on a thread of its own, so that no caller waits for a slow reader of the log or fails because
+//! stderr cannot be written.
 //!
-//! A reader that stops reading costs lines, never time: beyond [`WAITING_MAX`] they are dropped and counted. A line that
+//! A reader that stops reading costs lines, never time: beyond [`BUFFER_MAX_BYTES`] they are dropped and counted. A line that
 //! cannot be written (a full disk, a closed pipe, a terminal that is gone) is lost, and nothing else.
 
 use std::io::{self, Write};
@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use crate::planted::{Bug, planted};
 
-/// 1 MiB: some thousand lines, a moment's worth of a reader that is slow.
-const WAITING_MAX: usize = 1024 * 1024;
+/// 1 MiB: some thousand lines, enough for a reader that is slow for a moment.
+const BUFFER_MAX_BYTES: usize = 1024 * 1024;
 
 /// Where log lines are handed in; each write is one line. Cheap to clone.
 #[derive(Clone)]
@@ -40,7 +40,7 @@ impl LogWriter {
         std::thread::Builder::new().name("steadfast-log".into()).spawn(move || {
             loop {
                 let (text, dropped) = lines.take();
-                // There is nobody left to tell that it cannot be told.
+                // A line that cannot be written is lost: there is nowhere to report it.
                 let _ = out.write_all(&text).and_then(|()| out.flush());
                 lines.lock().writing = false;
                 lines.0.changed.notify_all();
@@ -86,7 +86,7 @@ impl Write for LogWriter {
             return Ok(line.len());
         }
         let mut lines = self.lock();
-        if lines.waiting.len() + line.len() > WAITING_MAX {
+        if lines.waiting.len() + line.len() > BUFFER_MAX_BYTES {
             lines.dropped += 1;
         } else {
             lines.waiting.extend_from_slice(line);
@@ -133,15 +133,15 @@ mod tests {
         while !log.lock().writing {
             std::thread::yield_now();
         }
-        for _ in 0..4 * WAITING_MAX / line.len() {
+        for _ in 0..4 * BUFFER_MAX_BYTES / line.len() {
             log.write_all(&line).unwrap();
         }
         log.flush_within(Duration::from_millis(1));
-        assert!(log.lock().waiting.len() <= WAITING_MAX && log.lock().dropped > 0);
+        assert!(log.lock().waiting.len() <= BUFFER_MAX_BYTES && log.lock().dropped > 0);
         drop(go);
         log.flush_within(Duration::from_secs(60));
         let read: usize = reads.try_iter().map(|text| text.len()).sum();
-        assert_eq!(read, WAITING_MAX + line.len());
+        assert_eq!(read, BUFFER_MAX_BYTES + line.len());
     }
 
     #[test]

@@ -1,8 +1,11 @@
 //! The programs: settings, roles and the command line. Only here: clap, anyhow, tracing-subscriber.
 //!
-//! Nothing here knows how a job is stored, run or served; it puts [`queue`](crate::queue), `worker` and `api` together
-//! (`roles`) as told by `settings`, and talks to a running server over HTTP (`cli`), and measures all of it (`bench`). The
-//! programs in `src/bin` only call [`steadfast()`] or [`role()`].
+//! **Not public API.** It is `pub` because the programs in `src/bin`, which call [`steadfast()`] and [`role()`], and our
+//! own benchmarks are crates of their own; it changes without notice. To embed a queue, use [`queue`](crate::queue),
+//! `worker` and `api`.
+//!
+//! Nothing here knows how a job is stored, run or served. `roles` puts the other rooms together as told by `settings`,
+//! `cli` talks to a running server over HTTP, `bench` measures.
 
 #![cfg_attr(
     not(all(feature = "api", feature = "worker")),
@@ -11,16 +14,15 @@
 
 // It measures all there is, so it needs all there is.
 #[cfg(all(feature = "api", feature = "postgres", feature = "sqlite", feature = "worker"))]
-mod bench;
+pub mod bench;
 mod cli;
-mod command;
+mod command_line;
 mod exit;
-mod log_lines;
 mod log_writer;
-mod out;
+mod logging;
 mod program;
 mod roles;
 mod settings;
-mod telemetry;
+mod stdio;
 
 pub use program::{Role, role, steadfast};

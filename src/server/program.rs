@@ -1,14 +1,14 @@
-//! From arguments to an exit code.
+//! The programs' entry points: from arguments to an exit code.
 
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use clap::{ArgMatches, FromArgMatches, Subcommand};
 
-use super::cli::{self, Operate};
-use super::out::say_raw;
-use super::settings::{Offered, Resolved, Settings, markdown, show};
-use super::{command, exit, roles, telemetry};
+use super::cli::{self, ClientCommand};
+use super::settings::{Inputs, Resolved, Settings, markdown, show};
+use super::stdio::print_text;
+use super::{command_line, exit, logging, roles};
 
 /// What a process can be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,12 +47,12 @@ impl Role {
     async fn run(self, settings: &Settings) -> Result<()> {
         match self {
             #[cfg(all(feature = "api", feature = "worker"))]
-            Self::Serve => roles::serve::run(settings).await,
+            Self::Serve => roles::api::serve_all(settings).await,
             #[cfg(feature = "api")]
             Self::Api => roles::api::run(settings).await,
             #[cfg(feature = "worker")]
             Self::Worker => roles::worker::run(settings).await,
-            Self::Migrate => roles::migrate::run(settings).await,
+            Self::Migrate => roles::open::migrate(settings).await,
             #[cfg(not(all(feature = "api", feature = "worker")))]
             role => anyhow::bail!("this program was built without the role {}", role.name()),
         }
@@ -61,13 +61,13 @@ impl Role {
 
 /// The program `steadfast`: all roles, and commands for a running server.
 pub fn steadfast() -> ExitCode {
-    let matches = command::steadfast().get_matches();
-    let target = command::given_target(&matches);
+    let matches = command_line::steadfast().get_matches();
+    let target = command_line::given_target(&matches);
     let asked = matches.subcommand_name().unwrap_or_default();
-    if (target.url.is_some() || target.json) && !Operate::has_subcommand(asked) {
+    if (target.url.is_some() || target.json) && !ClientCommand::has_subcommand(asked) {
         let message =
             format!("--url and --json are for commands that talk to a running server; {asked} is none of them");
-        command::steadfast().error(clap::error::ErrorKind::ArgumentConflict, message).exit();
+        command_line::steadfast().error(clap::error::ErrorKind::ArgumentConflict, message).exit();
     }
     let ended = match matches.subcommand() {
         Some(("config", matches)) => config(matches),
@@ -85,13 +85,13 @@ pub fn steadfast() -> ExitCode {
 
 /// A program that is one role.
 pub fn role(role: Role, program: &'static str) -> ExitCode {
-    let matches = command::role_command(role).name(program).get_matches();
+    let matches = command_line::role_command(role).name(program).get_matches();
     run_role(role, &matches).map_or_else(|error| exit::report(&error), |()| ExitCode::SUCCESS)
 }
 
 fn run_role(role: Role, matches: &ArgMatches) -> Result<()> {
     let settings = Settings::new(resolved(matches)?)?;
-    let _logging = telemetry::start(&settings).context("cannot start threads")?;
+    let _logging = logging::start(&settings).context("cannot start threads")?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start threads")?;
     let ended = runtime.block_on(role.run(&settings));
     // Whatever still runs now was given up on: it must not keep the process from ending.
@@ -100,32 +100,32 @@ fn run_role(role: Role, matches: &ArgMatches) -> Result<()> {
 }
 
 fn resolved(matches: &ArgMatches) -> Result<Resolved> {
-    let offered = Offered {
-        flags: command::given(matches),
+    let inputs = Inputs {
+        flags: command_line::given(matches),
         variables: std::env::vars_os().collect(),
         directory: std::env::current_dir().context("the start directory cannot be used")?,
     };
-    Ok(Resolved::new(&offered)?)
+    Ok(Resolved::new(&inputs)?)
 }
 
 fn config(matches: &ArgMatches) -> Result<()> {
     if matches.get_flag("markdown") {
-        say_raw(&markdown());
+        print_text(&markdown());
         return Ok(());
     }
     let resolved = resolved(matches)?;
     let text = show(&resolved);
     // Values that are fine one by one may still not go together.
     Settings::new(resolved)?;
-    say_raw(&text);
+    print_text(&text);
     Ok(())
 }
 
 fn completions(matches: &ArgMatches) -> Result<()> {
     let shell = *matches.get_one::<clap_complete::Shell>("shell").context("no shell was named")?;
     let mut script = Vec::new();
-    clap_complete::generate(shell, &mut command::steadfast(), "steadfast", &mut script);
-    say_raw(&String::from_utf8_lossy(&script));
+    clap_complete::generate(shell, &mut command_line::steadfast(), "steadfast", &mut script);
+    print_text(&String::from_utf8_lossy(&script));
     Ok(())
 }
 
@@ -135,7 +135,7 @@ fn bench(matches: &ArgMatches) -> Result<()> {
 }
 
 fn operate(matches: &ArgMatches, target: cli::Target) -> ExitCode {
-    match Operate::from_arg_matches(matches) {
+    match ClientCommand::from_arg_matches(matches) {
         Ok(command) => cli::run(command, target).map_or_else(|error| exit::report(&error), ExitCode::from),
         Err(error) => error.exit(),
     }

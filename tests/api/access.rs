@@ -76,7 +76,7 @@ fn call(server: &Server, method: &str, path: &str) -> Call {
 }
 
 async fn closed_server(world: &World) -> Server {
-    world.server_with(|settings| settings.admin_token = Some(ADMIN.into())).await
+    world.server_with(|settings| settings.admin_token(ADMIN.to_owned())).await
 }
 
 async fn make_token(server: &Server, scopes: &[&str]) -> String {
@@ -252,7 +252,7 @@ async fn stopped(server: Server) {
 }
 
 async fn a_long_poll_whose_token_is_revoked_gets_no_job(world: World) {
-    let (server, store) = faulty_server(&world, |settings| settings.admin_token = Some(ADMIN.into())).await;
+    let (server, store) = faulty_server(&world, |settings| settings.admin_token(ADMIN.to_owned())).await;
     let token = make_token(&server, &["work"]).await;
     let (id, _) = token.split_once('.').unwrap();
     let poll = server.call("POST", "/leases").token(&token).json(&json!({"worker": "w", "wait_ms": 30000}));
@@ -295,7 +295,7 @@ async fn a_lease_belongs_to_the_token_that_claimed_it(world: World) {
 }
 
 async fn an_open_server_answers_only_its_own_names(world: World) {
-    let server = world.server_with(|settings| settings.hosts = vec!["queue.internal".into()]).await;
+    let server = world.server_with(|settings| settings.hosts(["queue.internal"])).await;
     let with_host = |host: &str| server.call("GET", "/jobs").replace_header("host", host).send();
     for host in ["localhost", "127.0.0.1:1234", "[::1]:80", "queue.internal:8080"] {
         with_host(host).await.expect(200);
@@ -358,6 +358,6 @@ async fn a_server_on_a_reachable_address_without_tokens_does_not_start() {
     let refused = serve(listener, settings.clone(), std::future::pending()).await;
     assert!(matches!(refused, Err(ServeError::Exposed(_))), "{refused:?}");
     let listener = tokio::net::TcpListener::bind("0.0.0.0:0").await.unwrap();
-    let with_token = ApiSettings { admin_token: Some(ADMIN.into()), ..settings };
+    let with_token = settings.admin_token(ADMIN.to_owned());
     serve(listener, with_token, std::future::ready(())).await.unwrap();
 }

@@ -48,7 +48,7 @@ async fn secrets_and_payloads_appear_in_no_log_error_metric_or_document() {
     let log = Log::default();
     tracing::subscriber::set_global_default(log.clone()).unwrap();
     let world = World::sqlite().await;
-    let server = world.server_with(|settings| settings.admin_token = Some(ADMIN.into())).await;
+    let server = world.server_with(|settings| settings.admin_token(ADMIN.to_owned())).await;
     let made = json!({"name": "ci", "scopes": ["enqueue", "work", "read"]});
     let made = server.call("POST", "/tokens").token(ADMIN).json(&made).send().await.expect(201);
     let token = made["token"].as_str().unwrap().to_owned();
@@ -75,10 +75,7 @@ async fn secrets_and_payloads_appear_in_no_log_error_metric_or_document() {
     outputs.push(server.call("GET", "/docs").token(&token).send().await.body);
     outputs.push(server.call("GET", "/api-docs/openapi.json").token(&token).send().await.body);
     outputs.push(server.call("GET", "/readyz").send().await.body);
-    let settings = steadfast::api::ApiSettings {
-        admin_token: Some(ADMIN.into()),
-        ..steadfast::api::ApiSettings::new(server.queue.clone())
-    };
+    let settings = steadfast::api::ApiSettings::new(server.queue.clone()).admin_token(ADMIN.to_owned());
     outputs.push(format!("{settings:?}"));
     let logged = log.0.lock().unwrap().clone();
     assert!(logged.contains("request_id"), "nothing was logged, so nothing was tested");

@@ -5,6 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use serde_json::json;
+use steadfast::api::ApiLimits;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 
@@ -40,7 +41,7 @@ async fn send_in_two(stream: &mut TcpStream, request: &[u8]) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_connection_of_a_refused_request_can_be_used_again_or_says_that_it_cannot() {
     let world = World::sqlite().await;
-    let server = world.server_with(|settings| settings.admin_token = Some(ADMIN.into())).await;
+    let server = world.server_with(|settings| settings.admin_token(ADMIN.to_owned())).await;
     let reader = json!({"name": "reader", "scopes": ["read"]});
     let reader = server.call("POST", "/tokens").token(ADMIN).json(&reader).send().await.expect(201);
     let reader = reader["token"].as_str().unwrap();
@@ -117,7 +118,7 @@ async fn ask_from(source: [u8; 2], call: Call, server: &Server) -> crate::client
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn beyond_the_connections_there_are_only_probes_and_workers_get_in() {
     let world = World::sqlite().await;
-    let server = world.server_with(|settings| settings.limits.connections = 4).await;
+    let server = world.server_with(|settings| settings.limits(ApiLimits::default().connections(4))).await;
     let (here, there) = ([0, 1], [0, 2]);
     let mut places = Vec::new();
     for n in 0..3 {
@@ -150,7 +151,7 @@ async fn beyond_the_connections_there_are_only_probes_and_workers_get_in() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn silent_connections_do_not_keep_a_probe_out_of_the_reserve() {
     let world = World::sqlite().await;
-    let server = world.server_with(|settings| settings.limits.connections = 1).await;
+    let server = world.server_with(|settings| settings.limits(ApiLimits::default().connections(1))).await;
     let _place = held(&server, [0, 1]).await.expect("the first one is served");
     let mut silent = Vec::new();
     for n in 0..200_u8 {
@@ -167,10 +168,7 @@ async fn silent_connections_do_not_keep_a_probe_out_of_the_reserve() {
 async fn an_operator_may_give_one_address_every_connection() {
     let world = World::sqlite().await;
     let server = world
-        .server_with(|settings| {
-            settings.limits.connections = 4;
-            settings.limits.connections_per_address = Some(4);
-        })
+        .server_with(|settings| settings.limits(ApiLimits::default().connections(4).connections_per_address(4)))
         .await;
     let mut places = Vec::new();
     for _ in 0..4 {
@@ -196,7 +194,7 @@ async fn unread(server: &Server, path: &str, count: usize) -> (Vec<TcpStream>, u
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn answers_nobody_reads_use_up_the_readers_budget_and_no_other() {
     let world = World::sqlite().await;
-    let server = world.server_with(|settings| settings.limits.answer_bytes = 24 << 20).await;
+    let server = world.server_with(|settings| settings.limits(ApiLimits::default().response_bytes(24 << 20))).await;
     let large = json!({"kind": "welcome", "payload": "x".repeat(255 * 1024), "queue": "large"});
     for _ in 0..32 {
         server.post("/jobs", large.clone()).await.expect(201);
@@ -225,8 +223,8 @@ async fn a_shutdown_does_not_wait_for_an_answer_that_nobody_reads_beyond_its_gra
     let world = World::sqlite().await;
     let server = world
         .server_with(|settings| {
-            settings.limits.answer_bytes = 4 << 20;
-            settings.limits.shutdown_grace = Duration::from_secs(2);
+            let limits = ApiLimits::default().response_bytes(4 << 20).shutdown_grace(Duration::from_secs(2));
+            settings.limits(limits)
         })
         .await;
     let large = json!({"kind": "welcome", "payload": "x".repeat(255 * 1024)});

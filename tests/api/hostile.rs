@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use serde_json::json;
+use steadfast::api::ApiLimits;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -40,7 +41,9 @@ async fn is_fine(server: &Server) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn five_hundred_slow_sockets_are_cut_off_and_others_do_not_notice() {
     let world = World::sqlite().await;
-    let server = world.server_with(|settings| settings.limits.header_timeout = Duration::from_secs(2)).await;
+    let server = world
+        .server_with(|settings| settings.limits(ApiLimits::default().header_timeout(Duration::from_secs(2))))
+        .await;
     let mut slow = Vec::new();
     for _ in 0..500 {
         let mut stream = TcpStream::connect(server.address).await.unwrap();
@@ -99,7 +102,7 @@ async fn a_gigabyte_in_chunks_is_refused_early() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_body_in_single_bytes_takes_no_more_room_than_in_one_piece() {
     let world = World::sqlite().await;
-    let server = world.server_with(|settings| settings.limits.body_bytes = 64 * 1024).await;
+    let server = world.server_with(|settings| settings.limits(ApiLimits::default().body_bytes(64 * 1024))).await;
     let mut stream = TcpStream::connect(server.address).await.unwrap();
     let head = "POST /jobs HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n\
                 transfer-encoding: chunked\r\n\r\n";
@@ -121,7 +124,7 @@ async fn flood_of_64_kib(address: std::net::SocketAddr) -> TcpStream {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn workers_get_through_while_producers_fill_the_memory_for_bodies() {
     let world = World::sqlite().await;
-    let server = world.server_with(|settings| settings.limits.body_bytes = 64 * 1024).await;
+    let server = world.server_with(|settings| settings.limits(ApiLimits::default().body_bytes(64 * 1024))).await;
     server.enqueue().await;
     let mut flood = flood_of_64_kib(server.address).await;
     let deadline = Instant::now() + Duration::from_secs(20);
@@ -168,7 +171,9 @@ async fn heads_that_are_no_heads_are_refused() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_body_that_does_not_come_is_408() {
     let world = World::sqlite().await;
-    let server = world.server_with(|settings| settings.limits.body_timeout = Duration::from_millis(300)).await;
+    let server = world
+        .server_with(|settings| settings.limits(ApiLimits::default().body_timeout(Duration::from_millis(300))))
+        .await;
     let mut stream = TcpStream::connect(server.address).await.unwrap();
     let head =
         "POST /jobs HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 100\r\n\r\n{";

@@ -103,7 +103,7 @@ async fn a_known_key_is_answered_by_a_full_queue_and_takes_no_place_in_it(world:
 }
 
 async fn a_caller_without_read_learns_little_of_a_job_it_did_not_create(world: World) {
-    let server = world.server_with(|settings| settings.admin_token = Some("admin".into())).await;
+    let server = world.server_with(|settings| settings.admin_token("admin".to_owned())).await;
     let token = async |scopes: Value| {
         let call = server.call("POST", "/tokens").token("admin").json(&json!({"name": "t", "scopes": scopes}));
         call.send().await.expect(201)["token"].as_str().unwrap().to_owned()
@@ -161,7 +161,7 @@ async fn a_depth_that_cannot_be_counted_is_not_asked_for_by_every_call_and_is_kn
     let real = world.queue().await;
     let (store, faults) = Faults::before(real.store().clone());
     let queue = world.queue_builder().max_queue_depth(Some(100)).over(store, real.wake().clone()).unwrap();
-    let settings = ApiSettings { admin_token: Some("admin".into()), ..ApiSettings::new(queue.clone()) };
+    let settings = ApiSettings::new(queue.clone()).admin_token("admin".to_owned());
     let server = Server::start(queue, settings).await;
     let post = || server.call("POST", "/jobs").token("admin").json(&json!({"kind": "built_in", "payload": 1})).send();
     // Nothing was ever counted: one call in a fifth of a second asks, and the others are refused at once.

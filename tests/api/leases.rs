@@ -309,7 +309,7 @@ async fn an_answer_with_large_jobs_stops_growing_and_the_rest_is_there_for_the_n
 }
 
 async fn one_wake_makes_one_of_many_polls_look(world: World) {
-    let (server, store) = faulty_server(&world, |settings| settings.admin_token = Some("admin".into())).await;
+    let (server, store) = faulty_server(&world, |settings| settings.admin_token("admin".to_owned())).await;
     let before = store.calls();
     let poll = json!({"worker": "w", "wait_ms": 30000});
     let poll = server.call("POST", "/leases").token("admin").json(&poll);
@@ -340,7 +340,7 @@ async fn one_wake_makes_one_of_many_polls_look(world: World) {
 }
 
 async fn a_lease_without_a_length_lasts_as_long_as_the_server_is_set_to(world: World) {
-    let server = world.server_with(|settings| settings.lease = std::time::Duration::from_secs(77)).await;
+    let server = world.server_with(|settings| settings.lease(std::time::Duration::from_secs(77))).await;
     server.enqueue().await;
     server.enqueue().await;
     assert_eq!(server.lease(1).await[0]["lease_ms"], 77_000);

@@ -8,6 +8,7 @@ mod faulty;
 mod world;
 
 mod access;
+mod actors;
 mod canary;
 mod connections;
 mod hostile;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use steadfast::Queue;
-use steadfast::api::{ApiSettings, ReadyCheck, openapi_json};
+use steadfast::api::{ApiLimits, ApiSettings, ReadyCheck, openapi_json};
 use steadfast::job::{Kind, KindDefinition};
 use steadfast::store::StoreErrorKind;
 use tokio::io::AsyncWriteExt;
@@ -129,7 +129,7 @@ async fn health_readiness_and_liveness_answer(world: World) {
 }
 
 async fn however_many_ask_for_its_health_the_store_is_asked_once(world: World) {
-    let (server, store) = faulty_server(&world, |_| ()).await;
+    let (server, store) = faulty_server(&world, |settings| settings).await;
     store.set(Fault::Held);
     let before = store.calls();
     let asking: Vec<_> = (0..20)
@@ -167,19 +167,22 @@ impl ReadyCheck for Sulking {
     }
 }
 
-pub(crate) async fn faulty_server(world: &World, change: impl FnOnce(&mut ApiSettings)) -> (Server, Arc<Faults>) {
+pub(crate) async fn faulty_server(
+    world: &World,
+    change: impl FnOnce(ApiSettings) -> ApiSettings,
+) -> (Server, Arc<Faults>) {
     let real = world.queue().await;
     let (store, faults) = Faults::before(real.store().clone());
     let queue = Queue::over(store, real.wake().clone());
-    let mut settings = ApiSettings::new(queue.clone());
-    change(&mut settings);
+    let settings = change(ApiSettings::new(queue.clone()));
     queue.put_kind(KindDefinition::any(Kind::new("welcome").unwrap())).await.unwrap();
     (Server::start(queue, settings).await, faults)
 }
 
 async fn a_store_that_is_down_is_503_until_it_is_back(world: World) {
     let (server, store) =
-        faulty_server(&world, |settings| settings.limits.request_timeout = Duration::from_secs(3)).await;
+        faulty_server(&world, |settings| settings.limits(ApiLimits::default().request_timeout(Duration::from_secs(3))))
+            .await;
     server.enqueue().await;
     store.set(Fault::Fails(StoreErrorKind::Unavailable));
     for (method, path, body) in [
@@ -212,13 +215,14 @@ async fn a_store_that_is_down_is_503_until_it_is_back(world: World) {
     }
     server.enqueue().await;
     let other = World::sqlite().await;
-    let (sulking, _) = faulty_server(&other, |settings| settings.checks = vec![Arc::new(Sulking)]).await;
+    let (sulking, _) =
+        faulty_server(&other, |settings| settings.ready_checks([Arc::new(Sulking) as Arc<dyn ReadyCheck>])).await;
     let red = sulking.get("/readyz").await.problem(503, "not_ready");
     assert_eq!(red["detail"], "dispatcher: does not turn");
 }
 
 async fn every_store_error_has_its_answer_and_gives_nothing_away(world: World) {
-    let (server, store) = faulty_server(&world, |settings| settings.admin_token = Some("admin".into())).await;
+    let (server, store) = faulty_server(&world, |settings| settings.admin_token("admin".to_owned())).await;
     for (fault, status, code) in [
         (Fault::Fails(StoreErrorKind::Unavailable), 503, "store_unavailable"),
         (Fault::Fails(StoreErrorKind::Timeout), 503, "store_unavailable"),
@@ -266,7 +270,7 @@ async fn a_full_queue_and_too_many_enqueues_are_429(world: World) {
     }
     drop(server.stop().await);
     let busy = World::sqlite().await;
-    let busy = busy.server_with(|settings| settings.limits.enqueues_in_flight = 0).await;
+    let busy = busy.server_with(|settings| settings.limits(ApiLimits::default().enqueues_in_flight(0))).await;
     let reply = busy.post("/jobs", json!({"kind": "welcome", "payload": 1})).await;
     reply.problem(429, "too_many_requests");
     assert!(reply.header("retry-after").is_some());

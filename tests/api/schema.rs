@@ -110,7 +110,7 @@ fn the_document_is_valid_openapi() {
 async fn schemathesis_finds_no_server_error_no_undocumented_status_and_no_schema_mismatch() {
     let program = tokio::task::spawn_blocking(|| tool("schemathesis")).await.unwrap();
     let world = World::sqlite().await;
-    let server = world.server_with(|settings| settings.admin_token = Some("schemathesis".into())).await;
+    let server = world.server_with(|settings| settings.admin_token("schemathesis".to_owned())).await;
     let mut ids = Vec::new();
     for n in 0..20 {
         let job = json!({"kind": "welcome", "payload": n});

@@ -56,7 +56,7 @@ async fn shutdown_ends_long_polls_finishes_requests_and_accepts_nobody_new(world
 }
 
 async fn shutdown_waits_for_the_settle_of_a_worker_that_hung_up(world: World) {
-    let (server, store) = faulty_server(&world, |_| ()).await;
+    let (server, store) = faulty_server(&world, |settings| settings).await;
     let queue = server.queue.clone();
     let id = server.enqueue().await;
     let lease = server.lease(1).await.remove(0);

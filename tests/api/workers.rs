@@ -112,7 +112,7 @@ fn a_worker_that_is_refused_says_so_and_ends() {
         let server = runtime.block_on(async {
             World::sqlite()
                 .await
-                .server_with(|settings| settings.admin_token = Some("a-token-of-some-length".into()))
+                .server_with(|settings| settings.admin_token("a-token-of-some-length".to_owned()))
                 .await
         });
         let mut worker = Worker::start(&server, interpreter, script, &[]);

@@ -67,22 +67,22 @@ impl World {
 
     /// An open server on the loopback, with the kind `welcome` declared.
     pub(crate) async fn server(&self) -> Server {
-        self.server_with(|_| ()).await
+        self.server_with(|settings| settings).await
     }
 
-    pub(crate) async fn server_with(&self, change: impl FnOnce(&mut ApiSettings)) -> Server {
+    pub(crate) async fn server_with(&self, change: impl FnOnce(ApiSettings) -> ApiSettings) -> Server {
         Self::server_on(self.queue().await, change).await
     }
 
     /// A queue of which each takes no more than so many waiting jobs.
     pub(crate) async fn server_with_depth(&self, jobs: u64) -> Server {
-        Self::server_on(self.queue_builder().max_queue_depth(Some(jobs)).open().await.unwrap(), |_| ()).await
+        Self::server_on(self.queue_builder().max_queue_depth(Some(jobs)).open().await.unwrap(), |settings| settings)
+            .await
     }
 
-    async fn server_on(queue: Queue, change: impl FnOnce(&mut ApiSettings)) -> Server {
+    async fn server_on(queue: Queue, change: impl FnOnce(ApiSettings) -> ApiSettings) -> Server {
         queue.put_kind(KindDefinition::any(Kind::new("welcome").unwrap())).await.unwrap();
-        let mut settings = ApiSettings::new(queue.clone());
-        change(&mut settings);
+        let settings = change(ApiSettings::new(queue.clone()));
         Server::start(queue, settings).await
     }
 }

@@ -1,5 +1,8 @@
 //! `steadfast bench`: figures with their contract, and nothing left behind. That they are good is no business of a test.
 
+#[path = "../../benches/peer/operations.rs"]
+mod peer_operations;
+
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
@@ -131,18 +134,24 @@ async fn an_interrupted_benchmark_drops_its_schema() {
 }
 
 #[tokio::test]
-async fn a_harness_of_peers_is_answered_in_one_json_line() {
+async fn a_harness_of_peers_is_answered_with_figures() {
     let database = Cluster::shared().await.empty_database().await;
-    let world = World::new();
-    let peer = |arguments: &[&str]| {
-        let mut command = world.steadfast();
-        let done = ended(command.args(["bench", "peer"]).args(arguments).env("DATABASE_URL", &database.url));
-        assert_eq!(done.code, Some(0), "{}", done.stderr);
-        done.json()
+    let peer = async |arguments: &[&str]| {
+        let arguments: Vec<String> = arguments.iter().map(|&argument| argument.to_owned()).collect();
+        peer_operations::answer(&arguments, Some(database.url.clone())).await.unwrap()
     };
-    peer(&["setup"]);
-    assert_eq!(peer(&["bulk", "n=300", "batch=1000"])["n"], 300);
-    assert_eq!(peer(&["enqueue", "n=100", "conc=16"])["n"], 100);
-    let drained = peer(&["drain", "n=400"]);
+    peer(&["setup"]).await;
+    assert_eq!(peer(&["bulk", "n=300", "batch=1000"]).await["n"], 300);
+    assert_eq!(peer(&["enqueue", "n=100", "conc=16"]).await["n"], 100);
+    let drained = peer(&["drain", "n=400"]).await;
     assert!(drained["rate"].as_f64().unwrap() > 0.0 && drained["cpu_client"].is_number(), "{drained}");
+}
+
+#[tokio::test]
+async fn what_a_harness_of_peers_says_wrong_is_named() {
+    for (arguments, said) in [(&["drain", "n"], "write n as key=value"), (&["drain", "n=x"], "n=x is not a number")] {
+        let arguments: Vec<String> = arguments.iter().map(|&argument| argument.to_owned()).collect();
+        let error = peer_operations::answer(&arguments, Some(String::new())).await.unwrap_err().to_string();
+        assert!(error.contains(said), "{error}");
+    }
 }

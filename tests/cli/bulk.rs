@@ -92,7 +92,7 @@ fn a_server_that_stays_away_ends_it_with_the_way_to_go_on() {
     drop(listener);
     let file = write(&world.path("jobs.jsonl"), "{\"text\":\"a\"}\n");
     let url = format!("http://127.0.0.1:{port}");
-    let arguments = ["enqueue", "summarize_text", "--lines", &file, "--patience", "300ms", "--url", &url];
+    let arguments = ["enqueue", "summarize_text", "--lines", &file, "--outage-timeout", "300ms", "--url", &url];
     let done = world.run(&arguments);
     assert_eq!(done.code, Some(3), "{}", done.stderr);
     assert!(done.stderr.contains("--key-prefix bulk-"), "{}", done.stderr);

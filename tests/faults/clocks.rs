@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::producers::{agent, post};
 use crate::programs::{Running, World};
-use crate::scale::{patience, quick_or_long};
+use crate::scale::{quick_or_long, wait_timeout};
 use crate::support::postgres::Cluster;
 
 /// 60 s: far more than anything here takes, far less than the ten minutes that the clocks are wrong by.
@@ -66,7 +66,7 @@ fn reaps(server: &Running) -> f64 {
 
 /// Until a server has looked at least so often more.
 fn wait_for_reaps(server: &Running, more: f64) {
-    let (from, give_up) = (reaps(server), Instant::now() + patience());
+    let (from, give_up) = (reaps(server), Instant::now() + wait_timeout());
     while reaps(server) < from + more {
         assert!(Instant::now() < give_up, "the reaper does not run:\n{}", server.log());
         std::thread::sleep(Duration::from_millis(20));
@@ -118,7 +118,7 @@ async fn f30_hosts_ten_minutes_off_change_no_lease_no_backoff_and_no_delay_on_po
         about("a backoff", time(&retrying["run_at"]), now().await + SignedDuration::from_secs(2));
         // Both come back at their time, and a lease that nobody keeps is over for both hosts alike.
         let mut left = vec![delayed["id"].clone(), at_once["id"].clone()];
-        let give_up = Instant::now() + patience();
+        let give_up = Instant::now() + wait_timeout();
         while !left.is_empty() {
             assert!(Instant::now() < give_up, "not due for a host whose clock is wrong: {left:?}");
             for lease in leases(late, 10, 1_000) {

@@ -9,7 +9,7 @@ use crate::mount::{Mount, sqlite_url};
 use crate::producers::{Answer, agent, post};
 use crate::programs::{Running, World, until};
 use crate::root::Root;
-use crate::scale::{patience, quick_or_long};
+use crate::scale::{quick_or_long, wait_timeout};
 
 /// 12 MB of the 16: what somebody else has put there, and takes away again. Going on takes as much room as the log is
 /// long, and that cannot be longer than what is left here.
@@ -36,7 +36,7 @@ impl Full {
 
     /// Until not even a small job gets in any more; what the last refusal said.
     fn fill(&mut self) -> Answer {
-        let give_up = Instant::now() + patience();
+        let give_up = Instant::now() + wait_timeout();
         for bytes in [200_000, 20_000, 1] {
             let mut refusals = 0;
             // The log may still be copied into the file, which makes room: one refusal is not enough.
@@ -104,7 +104,7 @@ fn f4_a_full_disk_is_503_storage_full_said_once_a_minute_and_over_when_there_is_
     until("jobs are accepted again", || (full.enqueue(1).status == 201).then_some(()));
     assert_eq!(full.all_there(), full.acknowledged.len(), "acknowledged jobs are missing");
     let wanted = full.acknowledged.len() as u64;
-    let give_up = Instant::now() + patience();
+    let give_up = Instant::now() + wait_timeout();
     while full.server.count("succeeded") != wanted {
         let stats = full.server.json("/stats");
         assert!(

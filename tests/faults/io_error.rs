@@ -10,7 +10,7 @@ use steadfast::store::sqlite::{SqliteSettings, SqliteStore};
 
 use crate::producers::Producers;
 use crate::programs::{Running, World};
-use crate::scale::{dice, quick_or_long, short_patience};
+use crate::scale::{dice, quick_or_long, short_wait_timeout};
 use crate::tracer::{Call, Tracer};
 
 /// Files of the database, without the lock that is no data.
@@ -43,7 +43,7 @@ fn a_failed_sync_ends_it(role: &str, nth: u32) -> usize {
     let mut server = Running::start(command);
     let process = server.pid();
     let producers = Producers::start(&server.url, 4, |_| json!({"kind": "summarize_text", "payload": {"text": "t"}}));
-    let give_up = Instant::now() + short_patience();
+    let give_up = Instant::now() + short_wait_timeout();
     while !server.has_ended() {
         assert!(
             Instant::now() < give_up,

@@ -8,7 +8,7 @@ use steadfast::job::{AttemptOutcome, Json, Kind, KindDefinition};
 use steadfast::worker::{HandlerOptions, WorkerSettings};
 use steadfast::{JobRequest, Queue, Status, Worker};
 
-use crate::scale::{patience, quick_or_long};
+use crate::scale::{quick_or_long, wait_timeout};
 use crate::stage::{Stage, ended_by};
 
 const URL: &str = "STEADFAST_TEST_KILLERS_URL";
@@ -80,7 +80,7 @@ fn start(url: &str) -> std::process::Child {
 
 /// Starts a worker again and again until one comes to its end; which signals the others died of.
 fn deaths(url: &str, at_most: usize) -> Vec<i32> {
-    let give_up = Instant::now() + patience() * 2;
+    let give_up = Instant::now() + wait_timeout() * 2;
     let mut signals = Vec::new();
     loop {
         let status = ended_by(give_up, &mut start(url));

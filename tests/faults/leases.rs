@@ -14,14 +14,14 @@ use steadfast::{Context, Queue, Status, Worker};
 use crate::changed::changed;
 use crate::history::History;
 use crate::players::{LEASE, LONG_LEASE, LONG_WORK_MS, Part, Player, REAP_INTERVAL, Script, Task, worker_settings};
-use crate::scale::{patience, quick_or_long};
+use crate::scale::{quick_or_long, wait_timeout};
 use crate::stage::{Stage, Store, until};
 
 const QUICK: Task = Task { work_ms: 0, fail_percent: 0 };
 
 /// Waits until the job is where it should be.
 pub(crate) async fn reaches(queue: &Queue, id: JobId, status: Status) -> JobRecord {
-    let give_up = tokio::time::Instant::now() + patience();
+    let give_up = tokio::time::Instant::now() + wait_timeout();
     loop {
         let job = queue.get(id).await.unwrap().expect("the job is there");
         if job.status == status {
@@ -114,7 +114,7 @@ async fn f17(stage: Stage) {
     let task = Task { work_ms: 4 * lease_ms, fail_percent: 0 };
     let id = queue.enqueue(task).idempotency_key("long").await.unwrap().job.id;
     with_worker(worker, async {
-        let give_up = tokio::time::Instant::now() + patience();
+        let give_up = tokio::time::Instant::now() + wait_timeout();
         while queue.get(id).await.unwrap().unwrap().status != Status::Succeeded {
             let starts = stage.journal.lines("start").len();
             assert!(starts <= 1, "a live lease was reaped: the job was started {starts} times");
@@ -260,7 +260,7 @@ async fn g3_a_job_that_always_fails_is_started_as_often_as_allowed_and_no_more()
         let id = enqueue.await.unwrap().job.id;
         let worker = crate::players::worker(queue.clone(), &stage.script());
         with_worker(worker, async {
-            let give_up = tokio::time::Instant::now() + patience();
+            let give_up = tokio::time::Instant::now() + wait_timeout();
             while queue.get(id).await.unwrap().unwrap().status != Status::FailedPermanent {
                 let starts = stage.journal.lines("start").len();
                 assert!(starts <= 4, "too many starts: {starts}, 4 are allowed");

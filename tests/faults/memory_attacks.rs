@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use crate::attackers::{ATTACKER, Answer, Client, GOOD, memory_kib, peek_status, read_answer};
 use crate::programs::{Running, World};
-use crate::scale::{is_sabotaged, patience};
+use crate::scale::{is_sabotaged, wait_timeout};
 use crate::stage::{Stage, Store};
 
 const ADMIN: &str = "the-operators-own-token";
@@ -96,7 +96,7 @@ async fn s31_answers(scenario: &str, stage: Stage) {
     let answer = good.get("/jobs?limit=32&queue=large").await.expect("an answer");
     assert!(answer.status == 503 && answer.has_header("retry-after: "), "{}", answer.head);
     drop(held);
-    let give_up = Instant::now() + patience();
+    let give_up = Instant::now() + wait_timeout();
     while good.get("/jobs?limit=32&queue=large").await.is_none_or(|answer| answer.status != 200) {
         assert!(Instant::now() < give_up, "the memory is not given back");
     }
@@ -182,7 +182,7 @@ async fn s31_connections(scenario: &str, stage: Stage) {
     assert!(growth <= GROWTH_MAX_MIB, "connections took {growth} MiB, {GROWTH_MAX_MIB} are allowed");
     more.abort();
     drop((held, rest));
-    let give_up = Instant::now() + patience();
+    let give_up = Instant::now() + wait_timeout();
     while neighbour.get("/jobs").await.is_none_or(|answer| answer.status != 200) {
         assert!(Instant::now() < give_up, "places are not given back");
     }

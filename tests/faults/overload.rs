@@ -16,7 +16,7 @@ use crate::flood;
 use crate::players::{Part, Player, Script, Task};
 use crate::producers::post;
 use crate::programs::{World, get};
-use crate::scale::{dice, quick_or_long, short_patience};
+use crate::scale::{dice, quick_or_long, short_wait_timeout};
 use crate::stage::{Stage, Store, wait_until_done};
 
 /// 512 MiB: 256 MiB of request bodies are allowed, 4,096 connections have their buffers, and the rest is the server.
@@ -41,7 +41,7 @@ fn request(server: &str) -> Vec<u8> {
 
 async fn f9(scenario: &str, stage: Stage) {
     let mut dice = dice(scenario);
-    let script = Script { slots: 16, lease_ms: LEASE_MS, enqueues_in_flight: IN_FLIGHT, ..stage.script() };
+    let script = Script { slots: 16, lease_ms: LEASE_MS, enqueues_in_flight: Some(IN_FLIGHT), ..stage.script() };
     let server = Player::start(Part::Server, &script);
     let remote = Player::start(Part::Remote, &Script { url: server.url.clone(), slots: 4, ..script.clone() });
     // Jobs that need their heartbeats, all the time.
@@ -113,7 +113,7 @@ fn f9_a_thousand_clients_that_come_at_once_all_get_a_connection_at_once() {
     server.signal("STOP");
     let mut connections = Vec::new();
     for n in 0..1_000 {
-        match std::net::TcpStream::connect_timeout(&address, short_patience()) {
+        match std::net::TcpStream::connect_timeout(&address, short_wait_timeout()) {
             Ok(connection) => connections.push(connection),
             Err(error) => panic!("only {n} of a thousand were let in: {error}"),
         }
@@ -154,7 +154,7 @@ fn f9_workers_and_probes_are_answered_while_every_thread_that_serves_others_is_b
     }
     (0..THREADS).for_each(|_| all_taken.recv().unwrap());
     let config = ureq::Agent::config_builder().http_status_as_error(false).proxy(None);
-    let agent = config.timeout_global(Some(short_patience())).build().new_agent();
+    let agent = config.timeout_global(Some(short_wait_timeout())).build().new_agent();
     let ask = |path: &str, body: serde_json::Value| {
         let answer = post(&agent, &format!("{server}{path}"), &body);
         let answer = answer.unwrap_or_else(|| panic!("{path} is not answered while others are served"));

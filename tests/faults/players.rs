@@ -76,7 +76,7 @@ pub(crate) struct Script {
     /// And takes this long, instead of what its job says.
     pub(crate) work_ms: Option<u64>,
     /// Enqueues at one time, for a server.
-    pub(crate) enqueues_in_flight: usize,
+    pub(crate) enqueues_in_flight: Option<usize>,
 }
 
 /// Not a case of its own: without a part there is nothing to play.
@@ -107,8 +107,11 @@ async fn play_server(script: &Script, works: bool) {
     queue.declare::<Task>().await.unwrap();
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    let limits = ApiLimits { enqueues_in_flight: script.enqueues_in_flight, ..ApiLimits::default() };
-    let settings = ApiSettings { limits, ..ApiSettings::new(queue.clone()) };
+    let limits = match script.enqueues_in_flight {
+        Some(max) => ApiLimits::default().enqueues_in_flight(max),
+        None => ApiLimits::default(),
+    };
+    let settings = ApiSettings::new(queue.clone()).limits(limits);
     let serving = tokio::spawn(async move { serve(listener, settings, shutdown_signal()).await.unwrap() });
     say(&format!("ready http://{address}"));
     if works {
@@ -164,7 +167,7 @@ impl Script {
             grace_ms: 10_000,
             always_fails: false,
             work_ms: None,
-            enqueues_in_flight: ApiLimits::default().enqueues_in_flight,
+            enqueues_in_flight: None,
         }
     }
 }

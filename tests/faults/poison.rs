@@ -6,7 +6,7 @@ use steadfast::job::{AttemptOutcome, JobId, Kind, Outcome, Status, WorkerId};
 use steadfast::store::{Claim, Reap, WorkerFate};
 
 use crate::both::OneStore;
-use crate::scale::{quick_or_long, short_patience};
+use crate::scale::{quick_or_long, short_wait_timeout};
 
 const LONG_LEASE: Duration = Duration::from_secs(3600);
 
@@ -58,7 +58,7 @@ async fn f27_an_expired_lease_is_reaped_behind_ten_thousand_and_one_live_ones() 
         assert_eq!(at.claim(10_001, LONG_LEASE).await.len(), 10_001);
         let last = at.enqueue("welcome", 1).await[0];
         assert_eq!(at.claim(1, Duration::from_secs(1)).await.len(), 1);
-        let give_up = Instant::now() + short_patience();
+        let give_up = Instant::now() + short_wait_timeout();
         let reaped = loop {
             let reaped = at.store.reap(Reap::up_to(500)).await.unwrap();
             if !reaped.is_empty() {

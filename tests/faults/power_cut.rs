@@ -13,7 +13,7 @@ use crate::mount::{Mount, sqlite_url};
 use crate::producers::Producers;
 use crate::programs::World;
 use crate::root::Root;
-use crate::scale::{dice, patience, quick_or_long};
+use crate::scale::{dice, quick_or_long, wait_timeout};
 
 /// The jobs that are not in the file any more.
 fn missing(database: &Path, acknowledged: &[JobId]) -> usize {
@@ -58,7 +58,7 @@ fn cut_the_power(bug: Option<&str>) -> Option<Tally> {
         let before = producers.acknowledged().len();
         // The moment is the dice's choice, not a wait for something.
         std::thread::sleep(Duration::from_millis(dice.u64(100..900)));
-        let give_up = Instant::now() + patience();
+        let give_up = Instant::now() + wait_timeout();
         while producers.acknowledged().len() == before {
             assert!(Instant::now() < give_up, "no job is accepted any more:\n{}", server.log());
             std::thread::sleep(Duration::from_millis(1));

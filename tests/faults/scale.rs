@@ -26,12 +26,12 @@ pub(crate) fn is_sabotaged() -> bool {
 }
 
 /// A condition that is not met by then never will be. Machines are slow.
-pub(crate) fn patience() -> Duration {
+pub(crate) fn wait_timeout() -> Duration {
     Duration::from_secs(if is_sabotaged() { 20 } else { 120 })
 }
 
-/// As [`patience`], for what comes within a second or two if it comes at all.
-pub(crate) fn short_patience() -> Duration {
+/// As [`wait_timeout`], for what comes within a second or two if it comes at all.
+pub(crate) fn short_wait_timeout() -> Duration {
     Duration::from_secs(if is_sabotaged() { 6 } else { 120 })
 }
 

@@ -13,7 +13,7 @@ use steadfast::store::sqlite::{SqliteSettings, SqliteStore};
 use crate::producers::{Producers, agent, post};
 use crate::programs::{World, ended};
 use crate::root::shown;
-use crate::scale::{quick_or_long, short_patience};
+use crate::scale::{quick_or_long, short_wait_timeout};
 
 /// 16 MiB: from there on the log is begun anew.
 const LOG_MAX_BYTES: u64 = 16 << 20;
@@ -36,7 +36,7 @@ fn f39_sixty_four_clients_do_not_notice_a_stranger_who_holds_the_lock_for_five_s
         // The five seconds are the case.
         std::thread::sleep(Duration::from_secs(5));
         file.execute_batch("ROLLBACK").unwrap();
-        let (before, give_up) = (clients.acknowledged().len(), Instant::now() + short_patience());
+        let (before, give_up) = (clients.acknowledged().len(), Instant::now() + short_wait_timeout());
         while clients.acknowledged().len() < before + 64 {
             assert!(Instant::now() < give_up, "jobs are not accepted again:\n{}", server.log());
             std::thread::sleep(Duration::from_millis(5));
@@ -80,7 +80,7 @@ fn f40_the_log_shrinks_again_after_a_reader_that_was_held_open_under_load() {
         assert_eq!(light().status, 201);
     }
     drop(reader);
-    let give_up = Instant::now() + short_patience();
+    let give_up = Instant::now() + short_wait_timeout();
     while log_bytes() >= LOG_MAX_BYTES {
         assert!(Instant::now() < give_up, "the log does not shrink: {} bytes", log_bytes());
         assert_eq!(light().status, 201);
@@ -104,7 +104,7 @@ fn f41_a_second_server_is_refused_and_a_backup_is_whole() {
     assert!(line.contains(&server.pid().to_string()) && line.contains("PostgreSQL"), "{line}");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     for round in 0..quick_or_long(2, 10) {
-        let (before, give_up) = (load.acknowledged().len(), Instant::now() + short_patience());
+        let (before, give_up) = (load.acknowledged().len(), Instant::now() + short_wait_timeout());
         while load.acknowledged().len() < before + 100 {
             assert!(Instant::now() < give_up, "jobs are not accepted any more:\n{}", server.log());
             std::thread::sleep(Duration::from_millis(5));

@@ -12,7 +12,7 @@ use crate::history::{History, Verdict};
 use crate::journal::Journal;
 use crate::players::Script;
 use crate::programs::get;
-use crate::scale::{MACHINE, patience};
+use crate::scale::{MACHINE, wait_timeout};
 use crate::support::postgres::{Cluster, TestDatabase};
 
 /// One at a time in each test: it holds a share of the machine.
@@ -103,7 +103,7 @@ impl Stage {
 
 /// Looks again and again until something is the case.
 pub(crate) fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let give_up = Instant::now() + patience();
+    let give_up = Instant::now() + wait_timeout();
     loop {
         if let Some(found) = look() {
             return found;
@@ -130,7 +130,7 @@ pub(crate) fn ended_by(give_up: Instant, child: &mut Child) -> Option<ExitStatus
 
 /// Waits until a server has no job left that could still run.
 pub(crate) fn wait_until_done(server: &str) {
-    let give_up = Instant::now() + patience() * crate::scale::quick_or_long(1, 5);
+    let give_up = Instant::now() + wait_timeout() * crate::scale::quick_or_long(1, 5);
     loop {
         let (status, body) = get(&format!("{server}/stats"), None);
         let stats: Value = serde_json::from_str(&body).unwrap_or_default();

@@ -5,7 +5,7 @@ use std::time::Duration;
 use steadfast::store::{DeleteToken, LastAdmin, PutToken, Scope, TokenDeleted, TokenRecord};
 use tokio_postgres::{Client, NoTls};
 
-use crate::scale::{patience, quick_or_long};
+use crate::scale::{quick_or_long, wait_timeout};
 use crate::stage::{Stage, Store};
 
 fn admin(id: &str) -> TokenRecord {
@@ -61,7 +61,7 @@ async fn two_processes_that_delete_the_last_two_admin_tokens_in_the_same_moment_
     });
     let waiting = "SELECT count(*) FROM pg_stat_activity
                    WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE '%delete_token%'";
-    let give_up = tokio::time::Instant::now() + patience();
+    let give_up = tokio::time::Instant::now() + wait_timeout();
     while watcher.query_one(waiting, &[]).await.unwrap().get::<_, i64>(0) < 2 {
         assert!(tokio::time::Instant::now() < give_up, "waited in vain for both to wait");
         tokio::time::sleep(Duration::from_millis(10)).await;

@@ -65,7 +65,7 @@ mod planted {
     use std::time::{Duration, Instant};
 
     use super::*;
-    use crate::scale::short_patience;
+    use crate::scale::short_wait_timeout;
 
     /// Whose writer panics at the first enqueue, whatever else is planted in it.
     fn server_whose_writer_dies(world: &World, role: &str) -> Running {
@@ -89,7 +89,7 @@ mod planted {
             let mut server = server_whose_writer_dies(&world, role);
             assert_eq!(server.get("/readyz").0, 200);
             assert_eq!(enqueue(&server), Some(503), "{role}: an enqueue that killed the writer");
-            let (mut seen, give_up) = (Vec::new(), Instant::now() + short_patience());
+            let (mut seen, give_up) = (Vec::new(), Instant::now() + short_wait_timeout());
             while !server.has_ended() {
                 // It may end between the two.
                 let url = format!("{}/readyz", server.url);

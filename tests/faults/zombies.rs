@@ -12,7 +12,7 @@ use crate::leases::reaches;
 use crate::players::{LEASE, LONG_LEASE, Part, Player, Script, Task, body};
 use crate::producers::{agent, post};
 use crate::programs::get;
-use crate::scale::{dice, patience, quick_or_long};
+use crate::scale::{dice, quick_or_long, wait_timeout};
 use crate::stage::{Stage, until, wait_until_done};
 
 /// 4 workers, one after the other stopped for up to three leases and continued, for as long as the size says, and until
@@ -22,7 +22,7 @@ fn storm(zombies: &mut [Player], server: &str, dice: &mut fastrand::Rng) -> usiz
     let mut wakes: Vec<Option<Instant>> = vec![None; zombies.len()];
     let mut stops = 0;
     while Instant::now() < end || !has_lost_a_lease(server) {
-        assert!(Instant::now() < end + patience(), "no lease was lost: nothing was tested");
+        assert!(Instant::now() < end + wait_timeout(), "no lease was lost: nothing was tested");
         for (zombie, wake) in zombies.iter().zip(&mut wakes) {
             match wake {
                 Some(at) if *at <= Instant::now() => {

@@ -12,19 +12,21 @@ mod changed;
 mod batches;
 mod enqueue_in;
 mod faults;
-mod foreign_hands;
+mod low_water_marks;
+mod manual_edits;
 mod many_processes;
-mod marks;
 mod migrations;
 mod notifications;
 mod opening;
 mod plans;
+mod pooler;
 #[path = "../support/proxy.rs"]
 mod proxy;
 mod runtimes;
 #[path = "../support/mod.rs"]
 mod support;
 mod tls;
+mod upgrade;
 #[path = "../support/welcome.rs"]
 mod welcome;
 mod work;

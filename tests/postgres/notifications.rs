@@ -24,7 +24,7 @@ async fn behind_a_proxy(cluster: &Cluster, database: &TestDatabase) -> (Proxy, P
 }
 
 /// Whether an enqueue elsewhere is heard here before long.
-async fn hears(wakes: &mut WakeListener, elsewhere: &PostgresStore) -> bool {
+pub(crate) async fn hears(wakes: &mut WakeListener, elsewhere: &PostgresStore) -> bool {
     while timeout(Duration::ZERO, wakes.woken()).await.is_ok() {}
     enqueue(elsewhere, "default", 1).await;
     timeout(Duration::from_secs(1), wakes.woken()).await.is_ok()

@@ -24,13 +24,13 @@ static SHARED: OnceCell<Cluster> = OnceCell::const_new();
 /// The password of the superuser; it must never show up in an error.
 pub(crate) const PASSWORD: &str = "not-for-anybodys-eyes";
 
-const USER: &str = "steadfast";
+pub(crate) const USER: &str = "steadfast";
 const TEMPLATE: &str = "steadfast_template";
 
 /// A schema in every test database whose `now()` stands still; see [`TestDatabase::held_clock`].
 pub(crate) const CLOCK_SCHEMA: &str = "held";
 
-const CLOCK: &str = "
+pub(crate) const CLOCK: &str = "
     CREATE SCHEMA held;
     CREATE TABLE held.clock (now timestamptz NOT NULL);
     INSERT INTO held.clock VALUES ('2030-01-01T00:00:00Z');
@@ -151,6 +151,18 @@ impl Cluster {
         self.port
     }
 
+    /// Whom it runs as, if this process is root.
+    pub(crate) fn user(&self) -> Option<(u32, u32)> {
+        self.run_as
+    }
+
+    /// Lets another program run as the same user.
+    pub(crate) fn as_its_user(&self, command: &mut Command) {
+        if let Some((uid, gid)) = self.run_as {
+            command.uid(uid).gid(gid);
+        }
+    }
+
     /// The URL of one of its databases, as superuser.
     pub(crate) fn url(&self, database: &str) -> String {
         format!("postgres://{USER}:{PASSWORD}@127.0.0.1:{}/{database}", self.port)
@@ -227,6 +239,22 @@ impl TestDatabase {
         PostgresStore::open(self.settings()).await.unwrap()
     }
 
+    /// Everything in its schema `public`, as SQL that any major version of the server takes.
+    pub(crate) fn dump(&self) -> String {
+        let mut dump = Command::new(self.bin.join("pg_dump"));
+        dump.args(["--inserts", "--no-owner", "--no-privileges", "--schema=public", "-U", USER]);
+        dump.args(["-p", &self.port.to_string(), "-h"]).arg(&self.socket).arg(&self.name);
+        let output = dump.output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        // Comments, settings of the session, and commands of psql differ from server to server.
+        let differs = |line: &&str| {
+            let prefixes = ["--", "\\", "SET ", "SELECT pg_catalog.set_config", "CREATE SCHEMA public"];
+            prefixes.iter().any(|prefix| line.starts_with(prefix))
+        };
+        let text = String::from_utf8(output.stdout).unwrap();
+        text.lines().filter(|line| !differs(line) && !line.is_empty()).map(|line| format!("{line}\n")).collect()
+    }
+
     /// A plain connection as superuser.
     pub(crate) async fn admin(&self) -> tokio_postgres::Client {
         let (client, connection) = tokio_postgres::connect(&self.url, NoTls).await.unwrap();
@@ -244,9 +272,13 @@ impl Drop for TestDatabase {
     }
 }
 
-/// Where `initdb` and `postgres` are: on the path, else the newest below the usual place.
+/// Where `initdb` and `postgres` are: in `STEADFAST_POSTGRES_BIN`, on the path, else the newest below the usual place.
 fn find_binaries() -> PathBuf {
     let holds_all = |dir: &Path| ["initdb", "pg_ctl", "postgres", "dropdb"].iter().all(|tool| dir.join(tool).is_file());
+    if let Some(dir) = std::env::var_os("STEADFAST_POSTGRES_BIN").map(PathBuf::from) {
+        assert!(holds_all(&dir), "STEADFAST_POSTGRES_BIN: there is no PostgreSQL server in {}", dir.display());
+        return dir;
+    }
     let path = std::env::var_os("PATH").unwrap_or_default();
     if let Some(dir) = std::env::split_paths(&path).find(|dir| holds_all(dir)) {
         return dir;

@@ -63,7 +63,7 @@ async fn instant_jobs_are_claimed_by_the_hundred() {
 async fn an_idle_worker_starts_a_new_job_without_waiting_for_a_poll() {
     let world = World::new().await;
     let (started, mut starts) = mpsc::unbounded_channel();
-    // Longer than the test's patience: only a wake can start the job.
+    // Longer than the test's wait_timeout: only a wake can start the job.
     let settings = brisk().poll_min(Duration::from_secs(600)).poll_max(Duration::from_secs(600));
     let watched = Watched::over(&world.queue);
     let worker = Running::start(Worker::new(watched.queue()).with_state(started).settings(settings).handle(
@@ -111,7 +111,7 @@ async fn a_kind_with_a_limit_never_runs_more_at_once_and_waits_for_no_poll() {
         most: AtomicUsize,
     }
     let count = Arc::new(Count::default());
-    // Longer than the test's patience: a place that is free again must be enough.
+    // Longer than the test's wait_timeout: a place that is free again must be enough.
     let never = Duration::from_secs(600);
     let settings = brisk().concurrency(16).poll_min(never).poll_max(never);
     let worker =

@@ -37,7 +37,7 @@ enum Verb {
 impl Probe {
     fn may_panic(&self, verb: Verb) {
         let left = &self.panics_left[verb as usize];
-        if left.try_update(Ordering::SeqCst, Ordering::SeqCst, |n| n.checked_sub(1)).is_ok() {
+        if left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |n| n.checked_sub(1)).is_ok() {
             panic!("injected: {verb:?}");
         }
     }

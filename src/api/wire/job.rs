@@ -6,45 +6,45 @@ use serde_json::value::RawValue;
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-use super::{Nul, Whole, check_json};
+use super::{Integer, Nul, check_json};
 use crate::job::{AttemptRecord, JobId, JobRecord, JobRequest, Json, NotJson, Progress};
 use crate::store::Enqueued;
 
 /// A job to be enqueued. Only `kind` and `payload` must be said.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-#[schema(example = json!({"kind": "welcome", "payload": {"user": 42}, "idempotency_key": "welcome-42"}))]
-pub(in crate::api) struct NewJob {
+#[schema(as = NewJob, example = json!({"kind": "welcome", "payload": {"user": 42}, "idempotency_key": "welcome-42"}))]
+pub(in crate::api) struct JobSubmission {
     /// Which handler runs it. Must be declared.
     #[schema(pattern = "^[a-z0-9_.:-]{1,64}$")]
     kind: String,
     /// What the handler is given; at most 256 KiB.
     #[schema(value_type = Value)]
     payload: Box<RawValue>,
-    /// The lane; the kind's default, else `default`.
+    /// The queue; the kind's default, else `default`.
     #[schema(pattern = "^[a-z0-9_.:-]{1,64}$")]
     queue: Option<String>,
     /// Higher runs first.
     #[schema(value_type = Option<i64>, minimum = -100, maximum = 100)]
-    priority: Option<Whole>,
+    priority: Option<Integer>,
     /// How many starts may count.
     #[schema(value_type = Option<i64>, minimum = 1, maximum = 10000)]
-    max_attempts: Option<Whole>,
+    max_attempts: Option<Integer>,
     /// Earliest start; excludes `delay_ms`. A time in the past means now.
     run_at: Option<Timestamp>,
     /// Earliest start, from now; excludes `run_at`.
     #[schema(value_type = Option<i64>, minimum = 0)]
-    delay_ms: Option<Whole>,
+    delay_ms: Option<Integer>,
     /// Deadline of one attempt.
     #[schema(value_type = Option<i64>, minimum = 1)]
-    timeout_ms: Option<Whole>,
+    timeout_ms: Option<Integer>,
     /// The same key again, with the same kind and payload, answers with the job it was first used for; with others it
     /// is refused. The header `Idempotency-Key` wins over it. No control characters.
     #[schema(min_length = 1, max_length = 255)]
     idempotency_key: Option<String>,
 }
 
-impl NewJob {
+impl JobSubmission {
     /// Whether one of its strings has the character NUL in it.
     pub(in crate::api) fn has_nul(&self) -> bool {
         let texts = [Some(&self.kind), self.queue.as_ref(), self.idempotency_key.as_ref()];
@@ -54,7 +54,7 @@ impl NewJob {
 
     /// `key` is what the header said, if it said something.
     pub(in crate::api) fn into_request(self, key: Option<String>) -> Result<JobRequest, NotJson> {
-        let number = |value: Option<Whole>| value.map(|Whole(number)| number);
+        let number = |value: Option<Integer>| value.map(|Integer(number)| number);
         Ok(JobRequest {
             kind: self.kind,
             payload: Json::of(&self.payload)?,
@@ -72,10 +72,11 @@ impl NewJob {
 /// Up to 1,000 jobs, stored together or not at all.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(in crate::api) struct NewJobs {
+#[schema(as = NewJobs)]
+pub(in crate::api) struct JobBatch {
     /// The jobs.
     #[schema(min_items = 1, max_items = 1000)]
-    pub(in crate::api) jobs: Vec<NewJob>,
+    pub(in crate::api) jobs: Vec<JobSubmission>,
 }
 
 /// Where a job stands.
@@ -93,13 +94,14 @@ pub(in crate::api) enum StatusName {
 
 /// A job.
 #[derive(Debug, Serialize, ToSchema)]
-pub(in crate::api) struct Job {
+#[schema(as = Job)]
+pub(in crate::api) struct JobView {
     /// A UUID v7; treat it as opaque.
     id: Uuid,
     /// Which handler runs it.
     #[schema(example = "welcome")]
     kind: String,
-    /// The lane it waits in.
+    /// The queue it waits in.
     #[schema(example = "default")]
     queue: String,
     /// What the handler is given.
@@ -170,7 +172,7 @@ impl From<&Progress> for ProgressView {
     }
 }
 
-impl Job {
+impl JobView {
     pub(in crate::api) fn id(&self) -> JobId {
         self.id.into()
     }
@@ -182,7 +184,7 @@ impl Job {
     }
 }
 
-impl From<JobRecord> for Job {
+impl From<JobRecord> for JobView {
     fn from(job: JobRecord) -> Self {
         Self {
             id: *job.id.as_uuid(),
@@ -237,7 +239,7 @@ impl BatchResult {
 #[serde(untagged)]
 #[expect(clippy::large_enum_variant, reason = "the common variant is the large one")]
 pub(in crate::api) enum EnqueueReplay {
-    Job(Job),
+    Job(JobView),
     Known(KnownJob),
 }
 
@@ -283,7 +285,8 @@ pub(in crate::api) enum OutcomeName {
 
 /// One start of a job.
 #[derive(Debug, Serialize, ToSchema)]
-pub(in crate::api) struct Attempt {
+#[schema(as = Attempt)]
+pub(in crate::api) struct AttemptView {
     /// Which attempt; numbers can repeat after a release, snooze or redrive.
     attempt: u32,
     /// Who ran it.
@@ -301,7 +304,7 @@ pub(in crate::api) struct Attempt {
     error: Option<String>,
 }
 
-impl From<AttemptRecord> for Attempt {
+impl From<AttemptRecord> for AttemptView {
     fn from(attempt: AttemptRecord) -> Self {
         Self {
             attempt: attempt.attempt,

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
-use super::Whole;
+use super::Integer;
 use crate::job::{KindDefinition, RetryPolicy};
 
 /// What is declared about a kind. Everything is optional; `{}` takes any payload.
@@ -12,7 +12,7 @@ use crate::job::{KindDefinition, RetryPolicy};
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({"schema": {"type": "object", "required": ["user"]}, "max_attempts": 5}))]
 pub(in crate::api) struct KindDeclaration {
-    /// JSON Schema of the payload. References lead to places in it; patterns have no look-around and no back-references; one
+    /// JSON Schema of the payload. References point into the schema itself; patterns have no look-around and no back-references; one
     /// that is too expensive to check is refused.
     #[schema(value_type = Option<Object>)]
     pub(in crate::api) schema: Option<Value>,
@@ -21,13 +21,13 @@ pub(in crate::api) struct KindDeclaration {
     pub(in crate::api) queue: Option<String>,
     /// Higher runs first.
     #[schema(value_type = Option<i64>, minimum = -100, maximum = 100)]
-    pub(in crate::api) priority: Option<Whole>,
+    pub(in crate::api) priority: Option<Integer>,
     /// How many starts may count.
     #[schema(value_type = Option<i64>, minimum = 1, maximum = 10000)]
-    pub(in crate::api) max_attempts: Option<Whole>,
+    pub(in crate::api) max_attempts: Option<Integer>,
     /// Deadline of one attempt.
     #[schema(value_type = Option<i64>, minimum = 1)]
-    pub(in crate::api) timeout_ms: Option<Whole>,
+    pub(in crate::api) timeout_ms: Option<Integer>,
     /// Waits between attempts.
     pub(in crate::api) retry: Option<RetryDeclaration>,
 }
@@ -38,16 +38,16 @@ pub(in crate::api) struct KindDeclaration {
 pub(in crate::api) struct RetryDeclaration {
     /// Shortest wait; 1,000 unless said.
     #[schema(value_type = Option<i64>, minimum = 0)]
-    pub(in crate::api) base_ms: Option<Whole>,
+    pub(in crate::api) base_ms: Option<Integer>,
     /// Longest wait; 60,000 unless said.
     #[schema(value_type = Option<i64>, minimum = 0)]
-    pub(in crate::api) cap_ms: Option<Whole>,
+    pub(in crate::api) cap_ms: Option<Integer>,
     /// Growth per attempt; 3 unless said.
     #[schema(minimum = 1)]
     pub(in crate::api) factor: Option<f64>,
     /// Exactly these waits, the last one repeated.
     #[schema(value_type = Option<Vec<i64>>, min_items = 1, max_items = 1000)]
-    pub(in crate::api) delays_ms: Option<Vec<Whole>>,
+    pub(in crate::api) delays_ms: Option<Vec<Integer>>,
 }
 
 /// A declared kind.

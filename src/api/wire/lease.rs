@@ -5,7 +5,7 @@ use serde_json::value::RawValue;
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-use super::{Job, Whole};
+use super::{Integer, JobView};
 
 /// Which jobs a worker wants.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -23,13 +23,13 @@ pub(in crate::api) struct LeaseRequest {
     pub(in crate::api) kinds: Option<Vec<String>>,
     /// At most this many; 1 unless said.
     #[schema(value_type = Option<i64>, minimum = 1, maximum = 1000)]
-    pub(in crate::api) max: Option<Whole>,
+    pub(in crate::api) max: Option<Integer>,
     /// How long a lease lasts without a heartbeat; what the server is set to (`STEADFAST_LEASE_MS`) unless said.
     #[schema(value_type = Option<i64>, minimum = 1000, maximum = 3600000)]
-    pub(in crate::api) lease_ms: Option<Whole>,
+    pub(in crate::api) lease_ms: Option<Integer>,
     /// How long to wait for a job if there is none; 0 unless said.
     #[schema(value_type = Option<i64>, minimum = 0, maximum = 30000)]
-    pub(in crate::api) wait_ms: Option<Whole>,
+    pub(in crate::api) wait_ms: Option<Integer>,
 }
 
 /// What was leased; empty if there was nothing in time.
@@ -48,7 +48,7 @@ pub(in crate::api) struct LeaseView {
     pub(in crate::api) lease_ms: u64,
     /// Which attempt this is.
     pub(in crate::api) attempt: u32,
-    pub(in crate::api) job: Job,
+    pub(in crate::api) job: JobView,
 }
 
 /// Leases to be extended.
@@ -60,16 +60,17 @@ pub(in crate::api) struct Heartbeat {
     pub(in crate::api) worker: String,
     /// The leases.
     #[schema(max_items = 1000)]
-    pub(in crate::api) leases: Vec<Beat>,
+    pub(in crate::api) leases: Vec<BeatReport>,
     /// From now for this long; omitted: as long as each was claimed for.
     #[schema(value_type = Option<i64>, minimum = 1000, maximum = 3600000)]
-    pub(in crate::api) lease_ms: Option<Whole>,
+    pub(in crate::api) lease_ms: Option<Integer>,
 }
 
 /// One lease's heartbeat.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(in crate::api) struct Beat {
+#[schema(as = Beat)]
+pub(in crate::api) struct BeatReport {
     /// The job.
     pub(in crate::api) job_id: Uuid,
     /// Its lease's token.
@@ -84,7 +85,7 @@ pub(in crate::api) struct Beat {
 pub(in crate::api) struct ProgressReport {
     /// 0 to 100.
     #[schema(value_type = Option<i64>, minimum = 0, maximum = 100)]
-    pub(in crate::api) percent: Option<Whole>,
+    pub(in crate::api) percent: Option<Integer>,
     /// A line for a person; cut at 1 KiB.
     pub(in crate::api) message: Option<String>,
 }
@@ -129,7 +130,7 @@ pub(in crate::api) struct OutcomeReport {
     pub(in crate::api) job_id: Uuid,
     /// Its lease's token.
     pub(in crate::api) lease_token: String,
-    pub(in crate::api) outcome: Sent,
+    pub(in crate::api) outcome: ReportedOutcome,
     /// With `succeeded`: what the job produced; at most 256 KiB.
     #[schema(value_type = Value)]
     pub(in crate::api) result: Option<Box<RawValue>>,
@@ -139,17 +140,17 @@ pub(in crate::api) struct OutcomeReport {
     pub(in crate::api) permanent: Option<bool>,
     /// With `failed`: try again after exactly this long.
     #[schema(value_type = Option<i64>, minimum = 0)]
-    pub(in crate::api) retry_after_ms: Option<Whole>,
+    pub(in crate::api) retry_after_ms: Option<Integer>,
     /// With `snoozed`: start again after this long.
     #[schema(value_type = Option<i64>, minimum = 0)]
-    pub(in crate::api) delay_ms: Option<Whole>,
+    pub(in crate::api) delay_ms: Option<Integer>,
 }
 
 /// What a worker can report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 #[schema(as = Outcome)]
-pub(in crate::api) enum Sent {
+pub(in crate::api) enum ReportedOutcome {
     /// The work is done.
     Succeeded,
     /// The work failed.

@@ -1,28 +1,28 @@
 //! The JSON of the API, apart from the types of the domain: what is read and written here is a promise to other
 //! people's programs. Requests refuse fields they do not know; answers may grow.
 //!
-//! Nothing is decided here. Shapes only: the values are checked by [`job`](crate::job) and [`queue`](crate::queue).
+//! Nothing is decided here. Shapes and ranges only: the values are checked by [`job`](crate::job) and [`queue`](crate::queue).
 
+mod integer;
 mod job;
 mod kind;
 mod lease;
 mod queue;
 mod strict_json;
 mod token;
-mod whole;
 
+pub(super) use integer::{Integer, duration, within};
 pub(super) use job::{
-    Attempt, BatchResult, BatchResults, CancelAnswer, EnqueueReplay, Job, NewJob, NewJobs, StatusName,
+    AttemptView, BatchResult, BatchResults, CancelAnswer, EnqueueReplay, JobBatch, JobSubmission, JobView, StatusName,
 };
 pub(super) use kind::{KindDeclaration, KindView, RetryDeclaration};
 pub(super) use lease::{
-    Beat, BeatView, Heartbeat, HeartbeatAnswer, LeaseRequest, LeaseView, Leases, OutcomeReport, Sent, SettledView,
-    Settlement, SettlementAnswer,
+    BeatReport, BeatView, Heartbeat, HeartbeatAnswer, LeaseRequest, LeaseView, Leases, OutcomeReport, ReportedOutcome,
+    SettledView, Settlement, SettlementAnswer,
 };
 pub(super) use queue::{QueueView, RatesView, StatsView};
 pub(super) use strict_json::{Nul, check_json};
 pub(super) use token::{NewToken, TokenMade, TokenView};
-pub(super) use whole::Whole;
 
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -30,7 +30,7 @@ use utoipa::ToSchema;
 /// What is wrong with one item of a list.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub(super) struct ItemError {
-    /// Its place, counted from 0.
+    /// Its index, counted from 0.
     #[schema(example = 3)]
     pub(super) index: usize,
     /// What is wrong.

@@ -2,7 +2,7 @@
 //! key twice in one object (of which some readers take the first, and some the last).
 //!
 //! Payloads are stored as they came and handed to programs in other languages; what only some of them can read is
-//! refused at the door instead of failing in a worker.
+//! refused here instead of failing in a worker.
 
 use std::cell::Cell;
 use std::collections::HashSet;
@@ -98,7 +98,7 @@ impl<'de> Visitor<'de> for StrictJson<'_> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<(), A::Error> {
         let deeper = self.deeper()?;
-        let mut keys = Keys::default();
+        let mut keys = ObjectKeys::default();
         while entries.next_key_seed(NewKey { of: &mut keys, nul: self.nul })?.is_some() {
             entries.next_value_seed(deeper)?;
         }
@@ -111,14 +111,14 @@ const FEW_KEYS: usize = 16;
 
 /// The keys of one object, as hashes: texts would take as much memory as the body.
 #[derive(Default)]
-struct Keys {
+struct ObjectKeys {
     few: Vec<u64>,
     many: HashSet<u64>,
     /// Keyed at random: nobody can prepare two keys that look the same.
     hasher: RandomState,
 }
 
-impl Keys {
+impl ObjectKeys {
     /// `false` if it was there.
     fn insert(&mut self, key: &str) -> bool {
         let key = self.hasher.hash_one(key);
@@ -137,7 +137,7 @@ impl Keys {
 }
 
 struct NewKey<'k, 'n> {
-    of: &'k mut Keys,
+    of: &'k mut ObjectKeys,
     nul: &'n Cell<Nul>,
 }
 

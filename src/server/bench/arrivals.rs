@@ -1,5 +1,5 @@
-//! Jobs that arrive by the clock, whether or not the ones before have been answered. So a queue that falls behind shows
-//! it, instead of slowing its callers down and looking well.
+//! Open-loop load: jobs arrive by the clock, whether or not the ones before have been answered. So a queue that falls
+//! behind shows it, instead of slowing its callers down and looking fast (coordinated omission).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,8 +8,8 @@ use std::time::{Duration, Instant, SystemTime};
 use anyhow::{Context, Result, anyhow};
 use tokio::sync::mpsc;
 
-use super::figures::Percentiles;
-use super::noop::NoOp;
+use super::noop_jobs::NoOp;
+use super::statistics::Percentiles;
 use crate::queue::Queue;
 
 /// When one job was due, was sent, was answered for, and was started, in nanoseconds of this machine's clock. It is the
@@ -25,14 +25,14 @@ struct Moments {
 
 /// The moments of all jobs of a round, by their number.
 #[derive(Debug, Clone)]
-pub(super) struct Ledger(Arc<[Moments]>);
+pub(super) struct JobTimes(Arc<[Moments]>);
 
 /// Nanoseconds since 1970.
 pub(super) fn now_nanos() -> u64 {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64)
 }
 
-impl Ledger {
+impl JobTimes {
     pub(super) fn of(jobs: u64) -> Self {
         Self((0..jobs).map(|_| Moments::default()).collect())
     }
@@ -71,14 +71,14 @@ impl Ledger {
 /// Puts `jobs` jobs in at `per_s`, numbered from `first`, and returns when the last one is answered.
 pub(super) async fn arrive(
     queue: &Queue,
-    ledger: &Ledger,
+    times: &JobTimes,
     jobs: u64,
     per_s: f64,
     first: u64,
     sent: Arc<AtomicU64>,
 ) -> Result<()> {
     let (failed, mut failures) = mpsc::unbounded_channel();
-    let (queue, ledger, runtime) = (queue.clone(), ledger.clone(), tokio::runtime::Handle::current());
+    let (queue, times, runtime) = (queue.clone(), times.clone(), tokio::runtime::Handle::current());
     let (stop, stopped) = std::sync::mpsc::channel::<()>();
     // A thread of its own: the runtime's timers are too coarse to be the clock of a measurement.
     let pacing = std::thread::Builder::new().name("steadfast-arrivals".into()).spawn(move || {
@@ -90,16 +90,16 @@ pub(super) async fn arrive(
             if ended {
                 return;
             }
-            let (queue, ledger, failed, sent) = (queue.clone(), ledger.clone(), failed.clone(), sent.clone());
+            let (queue, times, failed, sent) = (queue.clone(), times.clone(), failed.clone(), sent.clone());
             runtime.spawn(async move {
-                let Some(moments) = ledger.0.get(seq as usize) else { return };
+                let Some(moments) = times.0.get(seq as usize) else { return };
                 moments.due.store(began_nanos + due.as_nanos() as u64, Ordering::Relaxed);
                 moments.called.store(now_nanos(), Ordering::Relaxed);
                 let answer = queue.enqueue(NoOp::new(first + seq)).await;
                 moments.answered.store(now_nanos(), Ordering::Relaxed);
                 sent.fetch_add(1, Ordering::Relaxed);
                 if let Err(error) = answer {
-                    // Nobody listens any more once one failure ended it all.
+                    // The receiver is gone once one failure has ended it all.
                     let _ = failed.send(error);
                 }
             });
@@ -118,18 +118,18 @@ mod tests {
 
     #[test]
     fn jobs_never_started_are_lost_and_not_counted_as_fast() {
-        let ledger = Ledger::of(3);
-        for (seq, moments) in ledger.0.iter().enumerate() {
+        let times = JobTimes::of(3);
+        for (seq, moments) in times.0.iter().enumerate() {
             moments.due.store(1_000_000, Ordering::Relaxed);
             moments.called.store(1_500_000, Ordering::Relaxed);
             moments.answered.store(4_000_000, Ordering::Relaxed);
             if seq < 2 {
-                ledger.started(seq as u64, 3_000_000 + seq as u64 * 1_000_000);
-                ledger.started(seq as u64, 9_000_000);
+                times.started(seq as u64, 3_000_000 + seq as u64 * 1_000_000);
+                times.started(seq as u64, 9_000_000);
             }
         }
-        assert_eq!(ledger.lost(), 1);
-        let found = ledger.percentiles();
+        assert_eq!(times.lost(), 1);
+        let found = times.percentiles();
         assert_eq!((found[0].1.p50, found[0].1.max), (2.0, 3.0));
         assert_eq!((found[2].1.p50, found[2].1.max), (0.0, 0.0), "started before the answer is no time at all");
     }

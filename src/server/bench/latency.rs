@@ -1,9 +1,8 @@
-//! latency: jobs arrive by the clock at an idle worker; how long until each is started, counted from when it was due. On
+//! `latency`: jobs arrive by the clock at an idle worker; how long until each is started, counted from when it was due. On
 //! PostgreSQL the worker is a process of its own, so that it hears of a job only through the database.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use clap::Args;
@@ -12,17 +11,14 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use super::Common;
-use super::arrivals::{Ledger, arrive, now_nanos};
-use super::child::WorkerProcess;
-use super::enqueue::Producers;
-use super::noop::{Flavour, NoOp, declare, succeeded};
+use super::arrivals::{JobTimes, arrive, now_nanos};
+use super::in_process::Producers;
+use super::noop_jobs::{Behaviour, NoOp, declare, until_succeeded};
 use super::run::Measure;
-use super::stage::{Round, Stage};
+use super::stopwatch::{Fixture, Round};
+use super::workers::WorkerProcess;
 use crate::queue::Queue;
 use crate::worker::{Context, JobError, Worker, WorkerError};
-
-/// 60 s for the last job to be started and recorded: by then it is lost or the machine is.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// 64 callers, one job per call, find out how much there is to be had.
 const CEILING_PRODUCERS: u64 = 64;
@@ -30,13 +26,13 @@ const CEILING_PRODUCERS: u64 = 64;
 /// 2 s of arrivals before those that count …
 const WARM_UP_JOBS: u64 = 40;
 const WARM_UP_PER_S: f64 = 20.0;
-/// … with numbers that no ledger has a place for.
+/// … with numbers that are beyond every [`JobTimes`].
 const FIRST_IGNORED: u64 = u64::MAX / 2;
 
 /// Shares of the ceiling at which a sweep measures, in percent.
 const SHARES: [u32; 3] = [25, 50, 75];
 
-/// How to arrive.
+/// At which rate jobs arrive, and for how long.
 #[derive(Debug, Args)]
 pub(super) struct Latency {
     #[command(flatten)]
@@ -59,110 +55,100 @@ fn positive(text: &str) -> Result<f64, String> {
     }
 }
 
-/// The worker that picks jobs up, wherever it is.
-pub(super) enum Picker {
-    Here { stop: oneshot::Sender<()>, working: JoinHandle<Result<(), WorkerError>> },
-    Elsewhere(WorkerProcess),
+/// The worker that picks jobs up: a task of this process, or a process of its own.
+enum LatencyWorker {
+    Task { stop: oneshot::Sender<()>, working: JoinHandle<Result<(), WorkerError>> },
+    Process(WorkerProcess),
 }
 
-impl Picker {
-    pub(super) async fn start(stage: &Stage, queue: &Queue, ledger: &Ledger) -> Result<Self> {
-        if stage.place.sqlite_file.is_none() {
-            let mut process = WorkerProcess::start(&stage.place, None, true).await?;
+impl LatencyWorker {
+    async fn start(fixture: &Fixture, queue: &Queue, times: &JobTimes) -> Result<Self> {
+        if fixture.location.sqlite_file.is_none() {
+            let mut process = WorkerProcess::start(&fixture.location, None, true).await?;
             process.go()?;
-            return Ok(Self::Elsewhere(process));
+            return Ok(Self::Process(process));
         }
         let worker =
-            Worker::new(queue.clone()).with_state(ledger.clone()).handle(|job: NoOp, context: Context<Ledger>| {
+            Worker::new(queue.clone()).with_state(times.clone()).handle(|job: NoOp, context: Context<JobTimes>| {
                 context.state().started(job.seq, now_nanos());
                 std::future::ready(Ok::<_, JobError>(()))
             });
         let (stop, stopped) = oneshot::channel();
         // A sender that is gone means the same.
         let working = tokio::spawn(worker.run_until(async { stopped.await.unwrap_or_default() }));
-        Ok(Self::Here { stop, working })
+        Ok(Self::Task { stop, working })
     }
 
-    pub(super) fn cpu_seconds(&self) -> Option<f64> {
+    fn cpu_seconds(&self) -> Option<f64> {
         match self {
-            Self::Here { .. } => None,
-            Self::Elsewhere(process) => process.cpu_seconds(),
+            Self::Task { .. } => None,
+            Self::Process(process) => process.cpu_seconds(),
         }
     }
 
-    pub(super) async fn stop(self, ledger: &Ledger) -> Result<()> {
+    async fn stop(self, times: &JobTimes) -> Result<()> {
         match self {
-            Self::Here { stop, working } => {
+            Self::Task { stop, working } => {
                 // One that has ended by itself says why below.
                 let _ = stop.send(());
                 Ok(working.await??)
             }
-            Self::Elsewhere(process) => process.stop(Some(ledger)).await,
+            Self::Process(process) => process.stop(Some(times)).await,
         }
     }
 }
 
 /// Sends some jobs that do not count, until the worker is connected, has listened, and every path was taken once.
-pub(super) async fn warm_up(queue: &Queue) -> Result<u64> {
-    let ignored = Ledger::of(WARM_UP_JOBS);
+async fn warm_up(queue: &Queue) -> Result<u64> {
+    let ignored = JobTimes::of(WARM_UP_JOBS);
     arrive(queue, &ignored, WARM_UP_JOBS, WARM_UP_PER_S, FIRST_IGNORED, Arc::default()).await?;
     until_succeeded(queue, WARM_UP_JOBS).await?;
     Ok(WARM_UP_JOBS)
 }
 
-/// Waits until so many jobs are on record as succeeded.
-pub(super) async fn until_succeeded(queue: &Queue, wanted: u64) -> Result<()> {
-    let (mut seen, mut moved) = (0, Instant::now());
-    while seen < wanted {
-        tokio::time::sleep(Duration::from_millis(20)).await;
-        let now = succeeded(queue).await?;
-        if now > seen {
-            (seen, moved) = (now, Instant::now());
-        } else if moved.elapsed() > PATIENCE {
-            bail!("{seen} of {wanted} jobs are on record as succeeded, and no more for {} s", PATIENCE.as_secs());
-        }
-    }
-    Ok(())
-}
-
 impl Latency {
-    async fn ceiling(&self, stage: &Stage) -> Result<Round> {
+    async fn ceiling(&self, fixture: &Fixture) -> Result<Round> {
         // Enough for some seconds on a fast machine.
         const JOBS: u64 = 50_000;
-        let queue = stage.open().await?;
-        declare(&queue, Flavour::Succeeds).await?;
-        let ledger = Ledger::of(0);
-        let picker = Picker::start(stage, &queue, &ledger).await?;
-        let watch = stage.start().await?;
+        let queue = fixture.open().await?;
+        declare(&queue, Behaviour::Succeeds).await?;
+        let times = JobTimes::of(0);
+        let worker = LatencyWorker::start(fixture, &queue, &times).await?;
+        let stopwatch = fixture.start().await?;
         Producers::start(&queue, CEILING_PRODUCERS, JOBS, 1).calls().await?;
         until_succeeded(&queue, JOBS).await?;
-        let round = watch.stop(JOBS).await?;
-        picker.stop(&ledger).await?;
+        let round = stopwatch.stop(JOBS).await?;
+        worker.stop(&times).await?;
         Ok(round)
     }
 
-    async fn at_rate(&self, stage: &Stage, per_s: f64) -> Result<Round> {
-        let jobs = (per_s * self.seconds).ceil() as u64;
-        let queue = stage.open().await?;
-        declare(&queue, Flavour::Succeeds).await?;
-        let ledger = Ledger::of(jobs);
-        let picker = Picker::start(stage, &queue, &ledger).await?;
-        let before = warm_up(&queue).await?;
-        let sent = Arc::new(AtomicU64::new(0));
-        let _line = stage.progress.line("arriving", sent.clone(), jobs);
-        let (watch, child_before) = (stage.start().await?, picker.cpu_seconds());
-        arrive(&queue, &ledger, jobs, per_s, 0, sent).await?;
-        until_succeeded(&queue, before + jobs).await?;
-        let child_cpu_s = child_before.zip(picker.cpu_seconds()).map(|(before, now)| now - before);
-        let mut round = watch.stop(jobs).await?;
-        round.child_cpu_s = child_cpu_s;
-        picker.stop(&ledger).await?;
-        if ledger.lost() > 0 {
-            bail!("{} jobs are on record as succeeded but were never started", ledger.lost());
+    async fn at_rate(&self, fixture: &Fixture, per_s: f64) -> Result<Round> {
+        let (round, lost) = measure_latency(fixture, (per_s * self.seconds).ceil() as u64, per_s).await?;
+        if lost > 0 {
+            bail!("{lost} jobs are on record as succeeded but were never started");
         }
-        round.latencies = ledger.percentiles();
         Ok(round)
     }
+}
+
+/// Lets `jobs` jobs arrive at `per_s`. Answers also how many of them were never started.
+pub async fn measure_latency(fixture: &Fixture, jobs: u64, per_s: f64) -> Result<(Round, usize)> {
+    let queue = fixture.open().await?;
+    declare(&queue, Behaviour::Succeeds).await?;
+    let times = JobTimes::of(jobs);
+    let worker = LatencyWorker::start(fixture, &queue, &times).await?;
+    let before = warm_up(&queue).await?;
+    let sent = Arc::new(AtomicU64::new(0));
+    let _line = fixture.progress.line("arriving", sent.clone(), jobs);
+    let (stopwatch, child_before) = (fixture.start().await?, worker.cpu_seconds());
+    arrive(&queue, &times, jobs, per_s, 0, sent).await?;
+    until_succeeded(&queue, before + jobs).await?;
+    let child_cpu_s = child_before.zip(worker.cpu_seconds()).map(|(before, now)| now - before);
+    let mut round = stopwatch.stop(jobs).await?;
+    round.child_cpu_s = child_cpu_s;
+    worker.stop(&times).await?;
+    round.latencies = times.percentiles();
+    Ok((round, times.lost()))
 }
 
 impl Measure for Latency {
@@ -185,11 +171,11 @@ impl Measure for Latency {
         std::iter::once("ceiling".into()).chain(SHARES.map(|share| format!("{share} %"))).collect()
     }
 
-    async fn round(&self, case: usize, earlier: &[Round], stage: &Stage) -> Result<Round> {
+    async fn round(&self, case: usize, earlier: &[Round], fixture: &Fixture) -> Result<Round> {
         match earlier.first() {
-            None if self.sweep => self.ceiling(stage).await,
-            None => self.at_rate(stage, self.rate).await,
-            Some(ceiling) => self.at_rate(stage, ceiling.per_s() * f64::from(SHARES[case - 1]) / 100.0).await,
+            None if self.sweep => self.ceiling(fixture).await,
+            None => self.at_rate(fixture, self.rate).await,
+            Some(ceiling) => self.at_rate(fixture, ceiling.per_s() * f64::from(SHARES[case - 1]) / 100.0).await,
         }
     }
 }

@@ -2,36 +2,34 @@
 //! it: through [`Queue`](crate::queue::Queue), [`Worker`](crate::worker::Worker) and the HTTP API, with their defaults.
 //!
 //! It works in a file or a schema of its own and removes it, also when interrupted; it never touches anybody's jobs,
-//! and never turns a safety off to be faster. One file per shape (`drain`, `life`, `enqueue`, `latency`, `http`,
-//! `workers`); `stage` is what they measure on, `run` repeats them in turns, `report` says what came out. What the
-//! figures mean, and how they compare, is in `docs/benchmarks.md`.
+//! and never turns a safety off to be faster. The shapes of load are in `in_process`, `latency`, `http` and `workers`;
+//! `stopwatch` is what they measure with, `run` repeats them in turns, `report` prints the results. What these mean, and
+//! how they compare, is in `docs/benchmarks.md`.
 
 mod arrivals;
-mod child;
-mod cpu;
-mod disk;
-mod drain;
-mod enqueue;
-mod figures;
 mod http;
+mod in_process;
 mod latency;
-mod life;
-mod noop;
-mod peer;
-mod place;
-mod progress;
-mod protocol;
+mod noop_jobs;
 mod report;
 mod run;
-mod served;
-mod stage;
-mod wire;
+mod server_process;
+mod statistics;
+mod stopwatch;
 mod workers;
+mod workspace;
 
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
+
+// For the harness of `benches/peer`, which measures the same operations one at a time.
+pub use self::in_process::{measure_drain, measure_enqueue};
+pub use self::latency::measure_latency;
+pub use self::noop_jobs::{Behaviour, check_succeeded, declare, preload};
+pub use self::stopwatch::{Fixture, Round};
+pub use self::workspace::StoreLocation;
 
 /// Measure how fast jobs go in and out, on this machine and database
 #[derive(Debug, Args)]
@@ -43,23 +41,20 @@ pub(super) struct Bench {
 #[derive(Debug, Subcommand)]
 enum Shape {
     /// Preload jobs, then let one worker finish them all
-    Drain(drain::Drain),
+    Drain(in_process::Drain),
     /// Enqueue one by one and work at the same time, in one process
-    Life(life::Life),
+    Life(in_process::Life),
     /// Enqueue only, one job per call or in batches
-    Enqueue(enqueue::Enqueue),
+    Enqueue(in_process::Enqueue),
     /// Jobs arrive by the clock: how long until each is started
     Latency(latency::Latency),
     /// Enqueue over HTTP against a real server process, or drain with the worker protocol
     Http(http::Http),
     /// Drain with 1, 2 and 4 worker processes at equal total concurrency (PostgreSQL)
     Workers(workers::Workers),
-    /// One operation for a harness that compares queues: setup, enqueue, bulk, drain, latency
-    #[command(hide = true)]
-    Peer(peer::Peer),
     /// A worker process of another benchmark
     #[command(hide = true)]
-    Child(child::Child),
+    Child(workers::WorkerProcessArgs),
 }
 
 /// What every shape takes.
@@ -84,7 +79,7 @@ struct Common {
 pub(super) fn run(bench: Bench) -> Result<()> {
     let filter = std::env::var("RUST_LOG").unwrap_or_else(|_| "warn".into());
     let lines = tracing_subscriber::fmt().with_env_filter(tracing_subscriber::EnvFilter::builder().parse_lossy(filter));
-    // Somebody who embeds this may log by themselves already.
+    // A program that embeds this may log by itself already.
     let _ = lines.with_writer(std::io::stderr).try_init();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start threads")?;
     let ended = runtime.block_on(async {
@@ -95,7 +90,6 @@ pub(super) fn run(bench: Bench) -> Result<()> {
             Shape::Latency(shape) => run::run(&shape.common, &shape).await,
             Shape::Http(shape) => run::run(&shape.common, &shape).await,
             Shape::Workers(shape) => run::run(&shape.common, &shape).await,
-            Shape::Peer(peer) => peer.run().await,
             Shape::Child(child) => child.run().await,
         }
     });

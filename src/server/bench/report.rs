@@ -2,10 +2,10 @@
 
 use serde_json::{Map, Value, json};
 
-use super::figures::{QUANTILES, Spread, grouped, rounded};
-use super::stage::Round;
+use super::statistics::{QUANTILES, Spread, grouped, rounded};
+use super::stopwatch::Round;
 use crate::server::cli::table::Table;
-use crate::server::out::say;
+use crate::server::stdio::print_line;
 
 /// What is kept while it is fast.
 const CONTRACT: [(&str, &str); 4] = [
@@ -64,15 +64,15 @@ impl Report {
     /// What is known before anything was measured.
     pub(super) fn print_head(&self) {
         let listed = |pairs: Vec<String>| pairs.join(" · ");
-        say(&format!("steadfast {} bench {}", env!("CARGO_PKG_VERSION"), self.name));
+        print_line(&format!("steadfast {} bench {}", env!("CARGO_PKG_VERSION"), self.name));
         for (name, text) in CONTRACT {
-            say(&format!("  {name:9} {text}"));
+            print_line(&format!("  {name:9} {text}"));
         }
         let store = self.store.iter().map(|(name, value)| format!("{name} {value}")).collect();
-        say(&format!("  {:9} {}", "store", listed(store)));
+        print_line(&format!("  {:9} {}", "store", listed(store)));
         let settings = self.settings.iter().map(|(name, value)| format!("{name} {}", plain(value))).collect();
-        say(&format!("  {:9} {}", "settings", listed(settings)));
-        say(&format!(
+        print_line(&format!("  {:9} {}", "settings", listed(settings)));
+        print_line(&format!(
             "  {:9} {} fdatasync/s where this runs · {} cores\n",
             "machine",
             grouped(self.disk_syncs_per_s),
@@ -82,12 +82,12 @@ impl Report {
 
     pub(super) fn print(&self, json: bool) {
         if json {
-            say(&self.json().to_string());
+            print_line(&self.json().to_string());
             return;
         }
         self.rates().print();
         if let Some(table) = self.latency_table() {
-            say("");
+            print_line("");
             table.print();
         }
     }
@@ -220,7 +220,7 @@ fn cores() -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::super::figures::Percentiles;
+    use super::super::statistics::Percentiles;
     use super::*;
 
     fn report() -> Report {

@@ -1,5 +1,5 @@
-//! The HTTP client: one connection kept open, no redirects (a token must not travel to where it was not meant for), and
-//! every refusal turned into one line with an exit code.
+//! The HTTP client: one connection kept open, no redirects (a token must not travel to where it was not meant for). What
+//! goes wrong is a [`RequestError`].
 
 use std::time::Duration;
 
@@ -8,8 +8,9 @@ use serde_json::Value;
 use ureq::http::{Method, Request, Uri};
 
 use super::Target;
-use super::hints::in_commands;
-use crate::server::exit::{Exit, Failure};
+use super::request_error::no_answer;
+pub(super) use super::request_error::{ErrorResponse, RequestError};
+use crate::server::exit::{Exit, ExitError};
 use crate::server::settings::read_secret_file;
 
 /// 64 MiB: the answer to a batch repeats its payloads.
@@ -40,28 +41,9 @@ pub(super) struct Answer {
     pub(super) next: Option<String>,
 }
 
-/// Why there is no such answer.
-#[derive(Debug)]
-pub(super) enum Trouble {
-    /// Nobody answered; whether the request was carried out is not known. In words that name the way out.
-    Unreachable(String),
-    /// The server said no.
-    Refused(Problem),
-}
-
-/// What a refusal says.
-#[derive(Debug)]
-pub(super) struct Problem {
-    pub(super) status: u16,
-    pub(super) detail: String,
-    /// The items of a batch that are at fault, by index.
-    pub(super) errors: Vec<(usize, String)>,
-    pub(super) retry_after: Option<Duration>,
-}
-
 impl Client {
     pub(super) fn new(target: &Target) -> Result<Self> {
-        let usage = |message: String| Failure::new(Exit::Usage, message);
+        let usage = |message: String| ExitError::new(Exit::Usage, message);
         let base = target.url().trim_end_matches('/').to_owned();
         let uri: Uri = base.parse().map_err(|_| usage(format!("--url {base:?} is not a URL")))?;
         if uri.authority().is_some_and(|authority| authority.as_str().contains('@')) {
@@ -84,12 +66,12 @@ impl Client {
         Ok(Self { agent: config.build().new_agent(), base, token: token()? })
     }
 
-    pub(super) fn get(&self, path: &str) -> Result<Answer, Trouble> {
+    pub(super) fn get(&self, path: &str) -> Result<Answer, RequestError> {
         self.send(Method::GET, path, None)
     }
 
     /// All pages of a list.
-    pub(super) fn get_list(&self, path: &str) -> Result<Vec<Value>, Trouble> {
+    pub(super) fn get_list(&self, path: &str) -> Result<Vec<Value>, RequestError> {
         let (mut items, mut cursor) = (Vec::new(), None);
         loop {
             let page = match &cursor {
@@ -105,24 +87,24 @@ impl Client {
         }
     }
 
-    pub(super) fn post(&self, path: &str, body: Option<&Value>) -> Result<Answer, Trouble> {
+    pub(super) fn post(&self, path: &str, body: Option<&Value>) -> Result<Answer, RequestError> {
         self.send(Method::POST, path, body.map(Value::to_string))
     }
 
     /// JSON text as it is.
-    pub(super) fn post_text(&self, path: &str, body: String) -> Result<Answer, Trouble> {
+    pub(super) fn post_text(&self, path: &str, body: String) -> Result<Answer, RequestError> {
         self.send(Method::POST, path, Some(body))
     }
 
-    pub(super) fn put(&self, path: &str, body: &Value) -> Result<Answer, Trouble> {
+    pub(super) fn put(&self, path: &str, body: &Value) -> Result<Answer, RequestError> {
         self.send(Method::PUT, path, Some(body.to_string()))
     }
 
-    pub(super) fn delete(&self, path: &str) -> Result<Answer, Trouble> {
+    pub(super) fn delete(&self, path: &str) -> Result<Answer, RequestError> {
         self.send(Method::DELETE, path, None)
     }
 
-    fn send(&self, method: Method, path: &str, body: Option<String>) -> Result<Answer, Trouble> {
+    fn send(&self, method: Method, path: &str, body: Option<String>) -> Result<Answer, RequestError> {
         let mut request = Request::builder().method(method).uri(format!("{}{path}", self.base));
         if let Some(token) = &self.token {
             request = request.header("authorization", format!("Bearer {}", token.text));
@@ -130,8 +112,8 @@ impl Client {
         if body.is_some() {
             request = request.header("content-type", "application/json");
         }
-        let unreachable = |error: ureq::Error| Trouble::Unreachable(no_answer(&self.base, &error));
-        let unsendable = |error| Trouble::Unreachable(format!("the request cannot be sent: {error}"));
+        let unreachable = |error: ureq::Error| RequestError::Unreachable(no_answer(&self.base, &error));
+        let unsendable = |error| RequestError::Unreachable(format!("the request cannot be sent: {error}"));
         let mut response = match body {
             Some(body) => self.agent.run(request.body(body).map_err(unsendable)?),
             None => self.agent.run(request.body(()).map_err(unsendable)?),
@@ -145,11 +127,11 @@ impl Client {
         if (200..300).contains(&status) {
             return Ok(Answer { status, json, next });
         }
-        let mut problem = Problem::new(status, &json, retry_after);
+        let mut problem = ErrorResponse::new(status, &json, retry_after);
         if status == 401 {
             problem.detail = self.unknown_token();
         }
-        Err(Trouble::Refused(problem))
+        Err(RequestError::Refused(problem))
     }
 
     /// No token and a wrong one are two mistakes.
@@ -164,21 +146,6 @@ impl Client {
     }
 }
 
-/// Why there is no answer, and what to do about it.
-fn no_answer(base: &str, error: &ureq::Error) -> String {
-    let said = error.to_string();
-    // What a server without TLS answers is no TLS, and the other way round.
-    let plain = said.contains("InvalidContentType") || said.contains("corrupt message");
-    match (base.strip_prefix("https://"), base.strip_prefix("http://"), error) {
-        (Some(rest), _, _) if plain => format!("the server at {base} does not speak TLS; use http://{rest}"),
-        (_, Some(rest), _) if matches!(error, ureq::Error::Protocol(_)) || said.contains("Peer disconnected") => {
-            format!("what is at {base} does not answer in HTTP ({said}); if it speaks TLS, use https://{rest}")
-        }
-        (_, _, ureq::Error::HostNotFound) => format!("no answer from {base}: there is no such host; check --url"),
-        _ => format!("no answer from {base}: {said}; is the server running? (--url or STEADFAST_URL says which)"),
-    }
-}
-
 /// From `</jobs?limit=50&cursor=…>; rel="next"`.
 fn next_cursor(link: &str) -> Option<String> {
     let (_, rest) = link.split_once("cursor=")?;
@@ -188,7 +155,7 @@ fn next_cursor(link: &str) -> Option<String> {
 
 fn token() -> Result<Option<Token>> {
     let variable = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
-    let usage = |message: String| Failure::new(Exit::Usage, message);
+    let usage = |message: String| ExitError::new(Exit::Usage, message);
     match (variable("STEADFAST_TOKEN"), variable("STEADFAST_TOKEN_FILE")) {
         (Some(_), Some(_)) => {
             Err(usage("STEADFAST_TOKEN and STEADFAST_TOKEN_FILE exclude each other: unset one".into()).into())
@@ -199,39 +166,5 @@ fn token() -> Result<Option<Token>> {
             Ok(Some(Token { text: token.trim().to_owned(), variable: "STEADFAST_TOKEN_FILE" }))
         }
         (token, None) => Ok(token.map(|text| Token { text, variable: "STEADFAST_TOKEN" })),
-    }
-}
-
-impl Problem {
-    fn new(status: u16, json: &Value, retry_after: Option<String>) -> Self {
-        let text = |field: &str| json.get(field).and_then(Value::as_str);
-        let said = text("detail").filter(|detail| !detail.is_empty()).or_else(|| text("title"));
-        let said = said.unwrap_or("the answer is not one of a Steadfast server; check --url");
-        let mut detail = in_commands(said);
-        if let Some(id) = text("request_id").filter(|_| status >= 500) {
-            detail.push_str(&format!(" (request {id})"));
-        }
-        let errors = json.get("errors").and_then(Value::as_array).into_iter().flatten().filter_map(|item| {
-            let index = usize::try_from(item.get("index")?.as_u64()?).ok()?;
-            Some((index, in_commands(item.get("detail")?.as_str()?)))
-        });
-        let retry_after = retry_after.and_then(|seconds| seconds.parse().ok()).map(Duration::from_secs);
-        Self { status, detail, errors: errors.collect(), retry_after }
-    }
-}
-
-impl From<Trouble> for anyhow::Error {
-    fn from(trouble: Trouble) -> Self {
-        match trouble {
-            Trouble::Unreachable(message) => Failure::new(Exit::Unreachable, message).into(),
-            Trouble::Refused(problem) => {
-                let exit = match problem.status {
-                    401 | 403 => Exit::Denied,
-                    404 => Exit::NotFound,
-                    _ => Exit::Failed,
-                };
-                Failure::new(exit, problem.detail).into()
-            }
-        }
     }
 }

@@ -8,13 +8,13 @@ use clap::Args;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-use super::ask;
+use super::args;
 use super::bulk::{self, Bulk};
-use super::follow::{Follow, Show};
-use super::words::text;
+use super::format::text;
+use super::watch::{Show, Watch};
 use super::{Client, Target};
-use crate::server::exit::{Exit, Failure};
-use crate::server::out::{say, say_json, warn};
+use crate::server::exit::{Exit, ExitError};
+use crate::server::stdio::{print_json, print_line, print_stderr};
 
 /// Put one job in, or many from JSON lines
 #[derive(Debug, Args)]
@@ -22,10 +22,10 @@ pub(in crate::server) struct Enqueue {
     #[command(flatten)]
     pub(super) target: Target,
     /// The kind of the job. With --lines: each line is a payload; without it, each line is a whole job
-    #[arg(value_parser = ask::name, required_unless_present = "lines")]
+    #[arg(value_parser = args::name, required_unless_present = "lines")]
     kind: Option<String>,
     /// The payload, as JSON; {} unless given
-    #[arg(value_parser = ask::json, conflicts_with_all = ["file", "lines"])]
+    #[arg(value_parser = args::json, conflicts_with_all = ["file", "lines"])]
     payload: Option<String>,
     /// Read the payload from a file; - is stdin
     #[arg(long, value_name = "FILE", conflicts_with = "lines")]
@@ -37,8 +37,8 @@ pub(in crate::server) struct Enqueue {
     #[arg(long, value_name = "TEXT", requires = "lines", value_parser = bulk::key_prefix)]
     key_prefix: Option<String>,
     /// With --lines: how long to wait for a server that is away
-    #[arg(long, value_name = "TIME", default_value = "5m", requires = "lines", value_parser = ask::duration)]
-    patience: Duration,
+    #[arg(long, value_name = "TIME", default_value = "5m", requires = "lines", value_parser = args::duration)]
+    outage_timeout: Duration,
     #[command(flatten)]
     options: Options,
     /// Idempotency key: the same key again answers with the job there is
@@ -53,7 +53,7 @@ pub(in crate::server) struct Enqueue {
 #[derive(Debug, Args)]
 struct Options {
     /// Instead of the kind's own, or `default`
-    #[arg(long, value_parser = ask::name)]
+    #[arg(long, value_parser = args::name)]
     queue: Option<String>,
     /// From -100 to 100; higher runs first
     #[arg(long, allow_negative_numbers = true)]
@@ -62,13 +62,13 @@ struct Options {
     #[arg(long)]
     max_attempts: Option<u64>,
     /// Start it no earlier than after this time, like 90s
-    #[arg(long, value_name = "TIME", value_parser = ask::duration, conflicts_with = "run_at")]
+    #[arg(long, value_name = "TIME", value_parser = args::duration, conflicts_with = "run_at")]
     delay: Option<Duration>,
     /// Start it no earlier than then, like 2030-01-01T00:00:00Z
-    #[arg(long, value_name = "INSTANT", value_parser = ask::instant)]
+    #[arg(long, value_name = "INSTANT", value_parser = args::instant)]
     run_at: Option<jiff::Timestamp>,
     /// How long one attempt may take, like 90s
-    #[arg(long, value_name = "TIME", value_parser = ask::duration)]
+    #[arg(long, value_name = "TIME", value_parser = args::duration)]
     timeout: Option<Duration>,
 }
 
@@ -94,7 +94,8 @@ impl Enqueue {
         let fields = self.options.fields();
         if let Some(source) = self.lines {
             let prefix = self.key_prefix.unwrap_or_else(bulk::random_prefix);
-            let bulk = Bulk { kind: self.kind, fields, prefix, patience: self.patience, json: self.target.json };
+            let bulk =
+                Bulk { kind: self.kind, fields, prefix, outage_timeout: self.outage_timeout, json: self.target.json };
             return bulk.run(&client, &source);
         }
         let payload = match (self.payload, self.file) {
@@ -117,16 +118,16 @@ impl Enqueue {
         if self.wait {
             // Before anything can go wrong with the waiting: who has the id can look again.
             if self.target.json {
-                warn(&line)
+                print_stderr(&line)
             } else {
-                say(&line)
+                print_line(&line)
             }
-            return Follow { ids: vec![id], timeout: None, show: Show::Ends, json: self.target.json }.run(&client);
+            return Watch { ids: vec![id], timeout: None, show: Show::Ends, json: self.target.json }.run(&client);
         }
         if self.target.json {
-            say_json(&answer.json)
+            print_json(&answer.json)
         } else {
-            say(&line)
+            print_line(&line)
         }
         Ok(Exit::Ok)
     }
@@ -138,7 +139,7 @@ fn read_payload(file: &str) -> Result<String> {
         "-" => std::io::stdin().read_to_string(&mut payload),
         path => std::fs::File::open(path).and_then(|mut file| file.read_to_string(&mut payload)),
     };
-    let usage = |why: String| Failure::new(Exit::Usage, format!("--file {file}: {why}"));
+    let usage = |why: String| ExitError::new(Exit::Usage, format!("--file {file}: {why}"));
     read.map_err(|error| usage(error.to_string()))?;
-    Ok(ask::json(payload.trim()).map_err(|why| usage(format!("not JSON: {why}")))?)
+    Ok(args::json(payload.trim()).map_err(|why| usage(format!("not JSON: {why}")))?)
 }

@@ -6,14 +6,14 @@ use anyhow::Result;
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
-use super::ask;
-use super::follow::{Follow, Show};
+use super::args;
+use super::format::{age, attempts, moment, note, text, took};
 use super::stats::STATUSES;
 use super::table::Table;
-use super::words::{age, attempts, moment, note, text, took};
+use super::watch::{Show, Watch};
 use super::{Client, Target};
 use crate::server::exit::Exit;
-use crate::server::out::{say, say_json, visible};
+use crate::server::stdio::{escaped, print_json, print_line};
 
 /// 200 jobs on a page, as the API allows.
 const PAGE_MAX: usize = 200;
@@ -60,7 +60,7 @@ enum Command {
     /// Show one job with its attempts
     Show {
         /// The job's id, as `enqueue` and `jobs list` print it
-        #[arg(value_parser = ask::job_id)]
+        #[arg(value_parser = args::job_id)]
         id: String,
     },
     /// Stop a job: at once if it waits; if it runs, its handler is told
@@ -72,19 +72,19 @@ enum Command {
     /// Wait until jobs are finished; exit 1 if one of them did not succeed
     Wait {
         /// Ids of jobs, as `enqueue` and `jobs list` print them
-        #[arg(value_name = "ID", required = true, value_parser = ask::job_id)]
+        #[arg(value_name = "ID", required = true, value_parser = args::job_id)]
         ids: Vec<String>,
         /// Give up after this time, like 90s, with exit 6
-        #[arg(long, value_name = "TIME", value_parser = ask::duration)]
+        #[arg(long, value_name = "TIME", value_parser = args::duration)]
         timeout: Option<Duration>,
     },
     /// Print a line for every change of these jobs, or of all; ends when these are finished
     Watch {
         /// Ids of jobs; none: all jobs, until you stop it
-        #[arg(value_name = "ID", value_parser = ask::job_id)]
+        #[arg(value_name = "ID", value_parser = args::job_id)]
         ids: Vec<String>,
         /// Give up after this time, like 90s, with exit 6
-        #[arg(long, value_name = "TIME", value_parser = ask::duration)]
+        #[arg(long, value_name = "TIME", value_parser = args::duration)]
         timeout: Option<Duration>,
     },
 }
@@ -95,10 +95,10 @@ struct Filter {
     #[arg(long, value_parser = STATUSES)]
     status: Option<String>,
     /// Only of this kind
-    #[arg(long, value_parser = ask::name)]
+    #[arg(long, value_parser = args::name)]
     kind: Option<String>,
     /// Only in this queue
-    #[arg(long, value_parser = ask::name)]
+    #[arg(long, value_parser = args::name)]
     queue: Option<String>,
     /// At most this many
     #[arg(long, default_value_t = 20)]
@@ -108,7 +108,7 @@ struct Filter {
 #[derive(Debug, Args)]
 struct Ids {
     /// Ids of jobs, as `enqueue` and `jobs list` print them
-    #[arg(value_name = "ID", required = true, value_parser = ask::job_id)]
+    #[arg(value_name = "ID", required = true, value_parser = args::job_id)]
     ids: Vec<String>,
 }
 
@@ -122,18 +122,18 @@ impl Jobs {
             Command::Cancel(Ids { ids }) => each(&ids, |id| {
                 let answer = client.post(&format!("/jobs/{id}/cancel"), None)?;
                 let said = if answer.status == 202 { "is asked to stop" } else { "is cancelled" };
-                Ok(if json { visible(&answer.json.to_string()) } else { format!("{id} {said}") })
+                Ok(if json { escaped(&answer.json.to_string()) } else { format!("{id} {said}") })
             }),
             Command::Redrive(Ids { ids }) => each(&ids, |id| {
                 let job = client.post(&format!("/jobs/{id}/redrive"), None)?.json;
-                Ok(if json { visible(&job.to_string()) } else { format!("{id} is queued again") })
+                Ok(if json { escaped(&job.to_string()) } else { format!("{id} is queued again") })
             }),
             Command::Delete(Ids { ids }) => each(&ids, |id| {
                 client.delete(&format!("/jobs/{id}"))?;
                 Ok(if json { json!({"id": id, "deleted": true}).to_string() } else { format!("{id} is deleted") })
             }),
-            Command::Wait { ids, timeout } => Follow { ids, timeout, show: Show::Ends, json }.run(&client),
-            Command::Watch { ids, timeout } => Follow { ids, timeout, show: Show::Changes, json }.run(&client),
+            Command::Wait { ids, timeout } => Watch { ids, timeout, show: Show::Ends, json }.run(&client),
+            Command::Watch { ids, timeout } => Watch { ids, timeout, show: Show::Changes, json }.run(&client),
         }
     }
 }
@@ -141,7 +141,7 @@ impl Jobs {
 /// One after the other; the first that cannot be done ends it.
 fn each(ids: &[String], act: impl Fn(&str) -> Result<String>) -> Result<Exit> {
     for id in ids {
-        say(&act(id)?);
+        print_line(&act(id)?);
     }
     Ok(Exit::Ok)
 }
@@ -149,11 +149,11 @@ fn each(ids: &[String], act: impl Fn(&str) -> Result<String>) -> Result<Exit> {
 fn list(client: &Client, filter: &Filter, as_json: bool) -> Result<Exit> {
     let jobs = pages(client, filter)?;
     if as_json {
-        say_json(&Value::from(jobs));
+        print_json(&Value::from(jobs));
         return Ok(Exit::Ok);
     }
     if jobs.is_empty() {
-        say("no jobs");
+        print_line("no jobs");
         return Ok(Exit::Ok);
     }
     let mut table =
@@ -197,7 +197,7 @@ fn show(client: &Client, id: &str, as_json: bool) -> Result<Exit> {
         if let Some(fields) = job.as_object_mut() {
             fields.insert("history".into(), history);
         }
-        say_json(&job);
+        print_json(&job);
         return Ok(Exit::Ok);
     }
     let fields = job.as_object().cloned().unwrap_or_default();
@@ -205,12 +205,12 @@ fn show(client: &Client, id: &str, as_json: bool) -> Result<Exit> {
     let others = fields.keys().map(String::as_str).filter(|field| !FIELDS.contains(field));
     for field in FIELDS.into_iter().chain(others) {
         if fields.get(field).is_some_and(|value| !value.is_null()) {
-            say(&format!("{:16}  {}", visible(field), text(&job, field)));
+            print_line(&format!("{:16}  {}", escaped(field), text(&job, field)));
         }
     }
     let attempts = history.as_array().map(Vec::as_slice).unwrap_or_default();
     if !attempts.is_empty() {
-        say("");
+        print_line("");
         let mut table = Table::new(&["TRY", "WORKER", "STARTED", "TOOK", "OUTCOME", "ERROR"], &[1, 5]).dropping(&[1]);
         for attempt in attempts {
             let took = took(attempt, "started_at", "ended_at");

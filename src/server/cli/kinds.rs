@@ -7,12 +7,12 @@ use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
 use serde_json::{Map, Value, json};
 
-use super::ask;
+use super::args;
+use super::format::text;
 use super::table::Table;
-use super::words::text;
 use super::{Client, Target};
-use crate::server::exit::{Exit, Failure};
-use crate::server::out::{say, say_json};
+use crate::server::exit::{Exit, ExitError};
+use crate::server::stdio::{print_json, print_line};
 
 /// Look at kinds, declare and forget them
 #[derive(Debug, Args)]
@@ -32,7 +32,7 @@ enum Command {
     /// Take no more jobs of a kind; those there are go on
     Delete {
         /// The name of the kind
-        #[arg(value_parser = ask::name)]
+        #[arg(value_parser = args::name)]
         kind: String,
     },
 }
@@ -40,13 +40,13 @@ enum Command {
 #[derive(Debug, Args)]
 struct Declaration {
     /// The name of the kind
-    #[arg(value_parser = ask::name)]
+    #[arg(value_parser = args::name)]
     kind: String,
     /// A file with the JSON Schema of its payloads
     #[arg(long, value_name = "FILE")]
     schema: Option<PathBuf>,
     /// The queue of its jobs, unless they say otherwise
-    #[arg(long, value_parser = ask::name)]
+    #[arg(long, value_parser = args::name)]
     queue: Option<String>,
     /// From -100 to 100; higher runs first
     #[arg(long, allow_negative_numbers = true)]
@@ -55,10 +55,10 @@ struct Declaration {
     #[arg(long)]
     max_attempts: Option<u64>,
     /// How long one attempt may take, like 90s
-    #[arg(long, value_name = "TIME", value_parser = ask::duration)]
+    #[arg(long, value_name = "TIME", value_parser = args::duration)]
     timeout: Option<Duration>,
     /// The retry policy, like '{"base_ms":1000,"cap_ms":60000,"factor":3}'
-    #[arg(long, value_name = "JSON", value_parser = ask::json)]
+    #[arg(long, value_name = "JSON", value_parser = args::json)]
     retry: Option<String>,
     /// Forget what is not given, instead of leaving it as it is
     #[arg(long)]
@@ -74,7 +74,7 @@ impl Kinds {
             Command::Delete { kind } => {
                 client.delete(&format!("/kinds/{kind}"))?;
                 if !self.target.json {
-                    say(&format!("kind {kind} is forgotten: no new jobs of it are taken"));
+                    print_line(&format!("kind {kind} is forgotten: no new jobs of it are taken"));
                 }
                 Ok(Exit::Ok)
             }
@@ -85,7 +85,7 @@ impl Kinds {
 fn list(client: &Client, json: bool) -> Result<Exit> {
     let kinds = client.get("/kinds")?.json;
     if json {
-        say_json(&kinds);
+        print_json(&kinds);
         return Ok(Exit::Ok);
     }
     let mut table =
@@ -107,7 +107,7 @@ fn put(client: &Client, given: Declaration, as_json: bool) -> Result<Exit> {
     // theirs, as with two editors of one file; declarations are rarely changed, and by few.
     let mut body = if given.replace { Map::new() } else { declared(client, &given.kind)? };
     if let Some(path) = &given.schema {
-        let usage = |why: String| Failure::new(Exit::Usage, format!("--schema {}: {why}", path.display()));
+        let usage = |why: String| ExitError::new(Exit::Usage, format!("--schema {}: {why}", path.display()));
         let schema = std::fs::read_to_string(path).map_err(|error| usage(error.to_string()))?;
         body.insert("schema".into(), serde_json::from_str(&schema).map_err(|error| usage(error.to_string()))?);
     }
@@ -127,9 +127,9 @@ fn put(client: &Client, given: Declaration, as_json: bool) -> Result<Exit> {
     let answer = client.put(&format!("/kinds/{kind}"), &Value::Object(body))?;
     let verb = if answer.status == 201 { "declared" } else { "changed" };
     if as_json {
-        say_json(&answer.json)
+        print_json(&answer.json)
     } else {
-        say(&format!("kind {kind} is {verb}"))
+        print_line(&format!("kind {kind} is {verb}"))
     }
     Ok(Exit::Ok)
 }

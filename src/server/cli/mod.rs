@@ -3,24 +3,19 @@
 //! People get tables that fit the terminal, scripts get `--json` and exit codes ([`exit`](super::exit)). Nothing here
 //! touches a database: what a token may not do, its holder cannot do here either.
 
-mod ask;
+mod args;
 mod bulk;
 mod client;
 mod enqueue;
-mod follow;
-mod hints;
-mod interrupt;
+mod format;
 mod jobs;
 mod kinds;
-mod lines;
-mod progress;
 mod queues;
-mod sender;
+mod request_error;
 mod stats;
 pub(super) mod table;
 mod tokens;
 mod watch;
-mod words;
 
 use anyhow::Result;
 use clap::{Args, Subcommand};
@@ -30,7 +25,7 @@ use super::exit::Exit;
 
 /// The commands.
 #[derive(Debug, Subcommand)]
-pub(super) enum Operate {
+pub(super) enum ClientCommand {
     /// Put one job in, or many from JSON lines
     Enqueue(enqueue::Enqueue),
     /// Look at jobs, wait for them, cancel, redrive and delete them
@@ -46,7 +41,7 @@ pub(super) enum Operate {
 }
 
 /// Where a server is unless said otherwise; also where `serve` listens then.
-pub(super) const USUAL_URL: &str = "http://127.0.0.1:8080";
+pub(super) const DEFAULT_URL: &str = "http://127.0.0.1:8080";
 
 /// Which server, and how to answer. May stand before the command or anywhere after it.
 #[derive(Debug, Default, Args)]
@@ -63,11 +58,11 @@ pub(super) struct Target {
 impl Target {
     fn url(&self) -> String {
         let variable = || std::env::var("STEADFAST_URL").ok().filter(|url| !url.is_empty());
-        self.url.clone().or_else(variable).unwrap_or_else(|| USUAL_URL.to_owned())
+        self.url.clone().or_else(variable).unwrap_or_else(|| DEFAULT_URL.to_owned())
     }
 }
 
-impl Operate {
+impl ClientCommand {
     fn target(&mut self) -> &mut Target {
         match self {
             Self::Enqueue(command) => &mut command.target,
@@ -81,16 +76,16 @@ impl Operate {
 }
 
 /// `before`: what was given before the command; what stands after it wins.
-pub(super) fn run(mut command: Operate, before: Target) -> Result<Exit> {
+pub(super) fn run(mut command: ClientCommand, before: Target) -> Result<Exit> {
     let target = command.target();
     target.url = target.url.take().or(before.url);
     target.json |= before.json;
     match command {
-        Operate::Enqueue(command) => command.run(),
-        Operate::Jobs(command) => command.run(),
-        Operate::Queues(command) => command.run(),
-        Operate::Kinds(command) => command.run(),
-        Operate::Tokens(command) => command.run(),
-        Operate::Stats(command) => command.run(),
+        ClientCommand::Enqueue(command) => command.run(),
+        ClientCommand::Jobs(command) => command.run(),
+        ClientCommand::Queues(command) => command.run(),
+        ClientCommand::Kinds(command) => command.run(),
+        ClientCommand::Tokens(command) => command.run(),
+        ClientCommand::Stats(command) => command.run(),
     }
 }

@@ -1,17 +1,19 @@
 //! `steadfast queues`.
 
+use std::io::{IsTerminal, Write, stderr, stdin};
+
 use anyhow::Result;
 use clap::{Args, Subcommand};
 use serde_json::Value;
 
-use super::ask;
+use super::args;
+use super::format::text;
 use super::stats::{count_cells, waiting};
 use super::table::Table;
-use super::words::text;
 use super::{Client, Target};
-use crate::server::exit::{Exit, Failure};
-use crate::server::out::{say, say_json};
+use crate::server::exit::{Exit, ExitError};
 use crate::server::settings::closest;
+use crate::server::stdio::{print_json, print_line};
 
 /// Look at queues, pause and resume them
 #[derive(Debug, Args)]
@@ -30,7 +32,7 @@ enum Command {
     Pause {
         /// The name of the queue. One that has no jobs is perhaps a typo: on a terminal you are asked, elsewhere it is
         /// refused
-        #[arg(value_parser = ask::name)]
+        #[arg(value_parser = args::name)]
         queue: String,
         /// Also pause a queue that has no jobs yet
         #[arg(long)]
@@ -39,7 +41,7 @@ enum Command {
     /// End a pause
     Resume {
         /// The name of the queue
-        #[arg(value_parser = ask::name)]
+        #[arg(value_parser = args::name)]
         queue: String,
     },
 }
@@ -51,7 +53,7 @@ impl Queues {
             None | Some(Command::List) => return list(&client, self.target.json),
             Some(Command::Pause { queue, yes }) => {
                 if !yes {
-                    sure_about(&client, queue)?;
+                    confirm_unknown_queue(&client, queue)?;
                 }
                 (queue, "pause", "is paused: running jobs go on, no more are started")
             }
@@ -59,33 +61,45 @@ impl Queues {
         };
         let answer = client.post(&format!("/queues/{queue}/{verb}"), None)?.json;
         if self.target.json {
-            say_json(&answer)
+            print_json(&answer)
         } else {
-            say(&format!("queue {queue} {said}"))
+            print_line(&format!("queue {queue} {said}"))
         }
         Ok(Exit::Ok)
     }
 }
 
-/// A queue that nobody knows may be paused, and its name may be a typo; then the one that was meant goes on.
-fn sure_about(client: &Client, queue: &str) -> Result<()> {
+/// Asks before a queue without jobs is paused: its name may be a typo, and the one that was meant would go on.
+fn confirm_unknown_queue(client: &Client, queue: &str) -> Result<()> {
     let known: Vec<String> = client.get_list("/queues")?.iter().map(|known| text(known, "queue")).collect();
     if known.iter().any(|known| known == queue) {
         return Ok(());
     }
     let meant = closest(queue, known.iter().map(String::as_str)).map(|meant| format!(" (did you mean {meant}?)"));
     let unknown = format!("there are no jobs in a queue {queue}{}", meant.unwrap_or_default());
-    match ask::confirm(&format!("{unknown}. Pause it all the same?")) {
+    match confirm(&format!("{unknown}. Pause it all the same?")) {
         Some(true) => Ok(()),
-        Some(false) => Err(Failure::new(Exit::Failed, "nothing was paused").into()),
-        None => Err(Failure::new(Exit::NotFound, format!("{unknown}; --yes pauses it all the same")).into()),
+        Some(false) => Err(ExitError::new(Exit::Failed, "nothing was paused").into()),
+        None => Err(ExitError::new(Exit::NotFound, format!("{unknown}; --yes pauses it all the same")).into()),
     }
+}
+
+/// Asks the person at the terminal; `None` if there is none.
+fn confirm(question: &str) -> Option<bool> {
+    if !stdin().is_terminal() || !stderr().is_terminal() {
+        return None;
+    }
+    let _ = write!(stderr(), "{question} [y/N] ").and_then(|()| stderr().flush());
+    let mut answer = String::new();
+    // No answer is a no.
+    let _ = stdin().read_line(&mut answer);
+    Some(matches!(answer.trim(), "y" | "Y" | "yes"))
 }
 
 fn list(client: &Client, json: bool) -> Result<Exit> {
     let queues = client.get_list("/queues")?;
     if json {
-        say_json(&Value::from(queues));
+        print_json(&Value::from(queues));
         return Ok(Exit::Ok);
     }
     let mut table = Table::new(

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::table::Table;
 use super::{Client, Target};
 use crate::server::exit::Exit;
-use crate::server::out::{say, say_json, visible};
+use crate::server::stdio::{escaped, print_json, print_line};
 
 /// In the order of a job's life.
 pub(super) const STATUSES: [&str; 6] = ["queued", "running", "retrying", "succeeded", "failed_permanent", "cancelled"];
@@ -23,7 +23,7 @@ impl Stats {
     pub(super) fn run(self) -> Result<Exit> {
         let stats = Client::new(&self.target)?.get("/stats")?.json;
         if self.target.json {
-            say_json(&stats);
+            print_json(&stats);
             return Ok(Exit::Ok);
         }
         let mut table =
@@ -36,14 +36,14 @@ impl Stats {
         table.print();
         let per_s = |field: &str| stats.pointer(&format!("/rates/{field}")).and_then(Value::as_f64);
         if let (Some(enqueued), Some(finished)) = (per_s("enqueued_per_s"), per_s("finished_per_s")) {
-            say(&format!("{enqueued:.1} jobs/s in, {finished:.1} jobs/s finished, of late"));
+            print_line(&format!("{enqueued:.1} jobs/s in, {finished:.1} jobs/s finished, of late"));
         }
         Ok(Exit::Ok)
     }
 }
 
 fn row(name: &str, counts: Option<&Value>, waiting: String) -> Vec<String> {
-    let mut cells = vec![visible(name)];
+    let mut cells = vec![escaped(name)];
     cells.extend(count_cells(counts));
     cells.push(waiting);
     cells

@@ -1,11 +1,11 @@
-//! Tables for people. On a terminal they fit its width: first the columns that may shrink do so, the widest first, then
+//! Tables for terminal output. On a terminal they fit its width: first the columns that may shrink do so, the widest first, then
 //! those that one can do without are left out, which is said; if that is not enough, the first column gets a line of
 //! its own. In a pipe nothing is cut and nothing is coloured.
 
 use std::io::IsTerminal;
 
-use super::words::{colour, colours_wanted};
-use crate::server::out::say_raw;
+use super::format::{colour, colours_wanted};
+use crate::server::stdio::print_text;
 
 /// 16 characters of a cut column are easy to read; columns are left out before one gets shorter.
 const SHRUNK_COMFORTABLY: usize = 16;
@@ -48,7 +48,7 @@ impl Table {
 
     /// Prints it.
     pub(in crate::server) fn print(&self) {
-        say_raw(&self.text());
+        print_text(&self.text());
     }
 
     /// As it would be printed.

@@ -4,12 +4,12 @@ use anyhow::Result;
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
-use super::ask;
+use super::args;
+use super::format::{age, text};
 use super::table::Table;
-use super::words::{age, text};
 use super::{Client, Target};
 use crate::server::exit::Exit;
-use crate::server::out::{say, say_json, visible, warn};
+use crate::server::stdio::{escaped, print_json, print_line, print_stderr};
 
 /// Make, list and revoke API tokens
 #[derive(Debug, Args)]
@@ -35,7 +35,7 @@ enum Command {
     /// Revoke a token; it stops working within a second
     Revoke {
         /// The part before the dot
-        #[arg(value_parser = ask::token_id)]
+        #[arg(value_parser = args::token_id)]
         id: String,
     },
 }
@@ -48,17 +48,17 @@ impl Tokens {
             Command::Create { name, scope } => {
                 let made = client.post("/tokens", Some(&json!({"name": name, "scopes": scope})))?.json;
                 if as_json {
-                    say_json(&made);
+                    print_json(&made);
                 } else {
-                    warn("This is the only time the token is shown:");
-                    say(&text(&made, "token"));
+                    print_stderr("This is the only time the token is shown:");
+                    print_line(&text(&made, "token"));
                 }
             }
             Command::List => list(&client.get("/tokens")?.json, as_json),
             Command::Revoke { id } => {
                 client.delete(&format!("/tokens/{id}"))?;
                 if !as_json {
-                    say(&format!("token {id} is revoked"));
+                    print_line(&format!("token {id} is revoked"));
                 }
             }
         }
@@ -68,13 +68,13 @@ impl Tokens {
 
 fn list(tokens: &Value, as_json: bool) {
     if as_json {
-        say_json(tokens);
+        print_json(tokens);
         return;
     }
     let mut table = Table::new(&["ID", "NAME", "SCOPES", "AGE"], &[1, 2]);
     for token in tokens.as_array().into_iter().flatten() {
         let scopes = token.get("scopes").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
-        let scopes = visible(&scopes.collect::<Vec<_>>().join(", "));
+        let scopes = escaped(&scopes.collect::<Vec<_>>().join(", "));
         table.row([text(token, "id"), text(token, "name"), scopes, age(token, "created_at")]);
     }
     table.print();

@@ -1,5 +1,5 @@
-//! `steadfast api`: serves requests, and reaps and prunes besides. Jobs are run elsewhere: by worker processes, or by
-//! workers over HTTP.
+//! The roles that serve requests: `steadfast api`, which besides only reaps and prunes (jobs are run elsewhere: by worker
+//! processes, or by workers over HTTP), and `steadfast serve`, which is everything in one process.
 
 use std::time::Duration;
 
@@ -7,29 +7,46 @@ use anyhow::{Context, Result};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
-use super::crew::Crew;
-use super::signals::Signals;
-use super::{banner, notify, open};
+use super::background::BackgroundWork;
+use super::lifecycle::{Signals, notify_ready, notify_stopping};
+use super::{banner, open};
 use crate::api::{ApiLimits, ApiSettings, may_bind, serve};
 use crate::queue::Queue;
-use crate::server::out::say;
 use crate::server::settings::Settings;
+use crate::server::stdio::print_line;
+#[cfg(feature = "worker")]
+use crate::server::stdio::print_text;
 
 /// 5 s: requests are answered in milliseconds; one that takes long must not keep the worker from draining.
 const REQUESTS_GRACE_MAX: Duration = Duration::from_secs(5);
 
-/// Runs until it is told to stop.
+/// `steadfast api`, until it is told to stop.
 pub(in crate::server) async fn run(settings: &Settings) -> Result<()> {
     let signals = Signals::listen()?;
     crate::api::metrics::install();
     let queue = open::queue(settings).await?;
     let listener = bind(settings, &queue).await?;
-    let crew = Crew::housekeeping(settings, &queue);
-    say(&banner::one_line("api", listener.local_addr()?, &settings.database_url));
-    serve_with(settings, queue, listener, crew, signals).await
+    let background = BackgroundWork::housekeeping(settings, &queue);
+    print_line(&banner::one_line("api", listener.local_addr()?, &settings.database_url));
+    serve_with(settings, queue, listener, background, signals).await
 }
 
-/// A socket for the API, unless strangers could reach it unhindered.
+/// `steadfast serve`: everything in one process, until it is told to stop.
+#[cfg(feature = "worker")]
+pub(in crate::server) async fn serve_all(settings: &Settings) -> Result<()> {
+    let signals = Signals::listen()?;
+    crate::api::metrics::install();
+    let queue = open::queue(settings).await?;
+    let listener = bind(settings, &queue).await?;
+    let background = BackgroundWork::by_executor(settings, &queue);
+    let kinds = queue.kinds().await?.into_iter().map(|kind| kind.kind.to_string()).collect();
+    let facts =
+        banner::Facts { address: listener.local_addr()?, open: !needs_token(settings, &queue).await?, kinds, settings };
+    print_text(&banner::banner(&facts));
+    serve_with(settings, queue, listener, background, signals).await
+}
+
+/// A socket for the API; refused beyond the loopback without a token.
 pub(super) async fn bind(settings: &Settings, queue: &Queue) -> Result<TcpListener> {
     may_bind(settings.api_bind_addr, needs_token(settings, queue).await?)?;
     open::listen(settings.api_bind_addr, "API_BIND_ADDR").await
@@ -47,35 +64,35 @@ pub(super) async fn needs_token(settings: &Settings, queue: &Queue) -> Result<bo
     Ok(true)
 }
 
-/// Serves requests until the signal, then lets requests finish, then the crew. A crew that ends by itself takes the
-/// server down: it would take jobs that nobody looks after.
+/// Serves requests until the signal, then lets requests finish, then the background work. If that ends by itself, it takes
+/// the server down: it would take jobs that nobody looks after.
 pub(super) async fn serve_with(
     settings: &Settings,
     queue: Queue,
     listener: TcpListener,
-    crew: Crew,
+    background: BackgroundWork,
     signals: Signals,
 ) -> Result<()> {
-    let api_settings = api_settings(settings, queue, &crew);
+    let api_settings = api_settings(settings, queue, &background);
     let (drain, mut draining) = watch::channel(false);
-    let mut working = tokio::spawn(crew.work(async move {
-        // Nobody left to say so means the same.
+    let mut working = tokio::spawn(background.work(async move {
+        // A sender that is gone means the same.
         let _ = draining.wait_for(|drain| *drain).await.is_ok();
     }));
     let (close, mut closing) = watch::channel(false);
     let stop = signals.stop();
     let mut serving = tokio::spawn(serve(listener, api_settings, async move {
         tokio::select! {
-            () = stop => notify::stopping(),
+            () = stop => notify_stopping(),
             _ = closing.wait_for(|close| *close) => {}
         }
     }));
-    notify::ready();
+    notify_ready();
     let served = tokio::select! {
         served = &mut serving => served,
         died = &mut working => {
             close.send_replace(true);
-            // Whatever the server says now, the crew's end is the reason.
+            // Whatever the server says now, the end of the background work is the reason.
             let _ = serving.await;
             return died.context("the worker was interrupted")?;
         }
@@ -87,19 +104,16 @@ pub(super) async fn serve_with(
     Ok(())
 }
 
-pub(super) fn api_settings(settings: &Settings, queue: Queue, crew: &Crew) -> ApiSettings {
-    ApiSettings {
-        admin_token: settings.admin_token.clone(),
-        hosts: settings.api_hosts.clone(),
-        lease: settings.lease,
-        checks: crew.checks(),
-        limits: ApiLimits {
-            connections: settings.max_connections,
-            connections_per_address: settings.max_connections_per_address,
-            enqueues_in_flight: settings.max_enqueues_in_flight,
-            shutdown_grace: settings.shutdown_grace.min(REQUESTS_GRACE_MAX),
-            ..ApiLimits::default()
-        },
-        ..ApiSettings::new(queue)
-    }
+pub(super) fn api_settings(settings: &Settings, queue: Queue, background: &BackgroundWork) -> ApiSettings {
+    let limits = ApiLimits::default()
+        .connections(settings.max_connections)
+        .connections_per_address(settings.max_connections_per_address)
+        .enqueues_in_flight(settings.max_enqueues_in_flight)
+        .shutdown_grace(settings.shutdown_grace.min(REQUESTS_GRACE_MAX));
+    ApiSettings::new(queue)
+        .admin_token(settings.admin_token.clone())
+        .hosts(&settings.api_hosts)
+        .lease(settings.lease)
+        .ready_checks(background.checks())
+        .limits(limits)
 }

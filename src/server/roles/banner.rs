@@ -1,11 +1,11 @@
-//! The first thing a person sees: where it is, what it does, how to use it, how to stop it.
+//! What a role prints when it is ready: its address, its store, how to use it, how to stop it.
 
 use std::fmt::Display;
 #[cfg(all(feature = "api", feature = "worker"))]
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 #[cfg(all(feature = "api", feature = "worker"))]
-use crate::server::cli::USUAL_URL;
+use crate::server::cli::DEFAULT_URL;
 use crate::server::settings::without_password;
 #[cfg(all(feature = "api", feature = "worker"))]
 use crate::server::settings::{Executor, Settings};
@@ -76,7 +76,7 @@ Watch it with `steadfast jobs list{target}`. Stop with Ctrl-C: running jobs are 
         } else {
             "\n  export STEADFAST_TOKEN=…   # or STEADFAST_TOKEN_FILE; the commands read it, too"
         },
-        target = if url == USUAL_URL { String::new() } else { format!(" --url {url}") },
+        target = if url == DEFAULT_URL { String::new() } else { format!(" --url {url}") },
     )
 }
 

@@ -1,18 +1,15 @@
-//! What a process can be: [`serve`], [`api`], [`worker`], [`migrate`]. A role opens the queue, starts what it is made
-//! of, says where it can be found, and takes everything down in the order that loses nothing.
+//! What a process can be: `api` and `serve` (both in [`api`]), [`worker`], or `migrate` (in [`open`]). A role opens the
+//! queue, starts what it is made of, says where it can be found, and takes everything down in the order that loses
+//! nothing.
 //!
 //! Roles decide nothing about jobs; they only put the rooms together.
 
 #[cfg(feature = "api")]
 pub(super) mod api;
-mod banner;
 #[cfg(any(feature = "api", feature = "worker"))]
-mod crew;
-pub(super) mod migrate;
-mod notify;
-mod open;
-#[cfg(all(feature = "api", feature = "worker"))]
-pub(super) mod serve;
-mod signals;
+mod background;
+mod banner;
+mod lifecycle;
+pub(super) mod open;
 #[cfg(feature = "worker")]
 pub(super) mod worker;

@@ -1,4 +1,4 @@
-//! Opens what every role needs: the queue, with its kinds, and sockets.
+//! Opens what every role needs: the queue, with its kinds, and sockets. And `migrate`, the role that needs no more.
 
 use std::io;
 use std::net::SocketAddr;
@@ -7,7 +7,8 @@ use anyhow::{Context, Result, anyhow};
 use tokio::net::TcpListener;
 
 use crate::queue::{Queue, QueueBuilder};
-use crate::server::settings::Settings;
+use crate::server::settings::{Settings, without_password};
+use crate::server::stdio::print_line;
 
 pub(super) fn builder(settings: &Settings) -> Result<QueueBuilder> {
     Ok(Queue::builder(&settings.database_url)
@@ -44,4 +45,16 @@ pub(super) async fn listen(address: SocketAddr, variable: &str) -> Result<TcpLis
         };
         anyhow!("cannot listen at {address}: {error}; {way_out} ({variable})")
     })
+}
+
+/// `steadfast migrate`: brings the database to the schema this program knows, and ends. Running it again, or twice at once, changes nothing.
+pub(in crate::server) async fn migrate(settings: &Settings) -> Result<()> {
+    let steps = builder(settings)?.migrate().await?;
+    let store = without_password(&settings.database_url);
+    match steps {
+        0 => print_line(&format!("{store} is up to date: nothing to do")),
+        1 => print_line(&format!("{store} is up to date: 1 migration applied")),
+        steps => print_line(&format!("{store} is up to date: {steps} migrations applied")),
+    }
+    Ok(())
 }

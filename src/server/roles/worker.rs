@@ -2,12 +2,12 @@
 
 use anyhow::{Result, bail};
 
-use super::crew::Crew;
-use super::signals::Signals;
-use super::{banner, notify, open};
+use super::background::BackgroundWork;
+use super::lifecycle::{Signals, notify_ready, notify_stopping};
+use super::{banner, open};
 use crate::queue::Queue;
-use crate::server::out::say;
 use crate::server::settings::{Executor, Settings};
+use crate::server::stdio::print_line;
 
 /// Runs until it is told to stop.
 pub(in crate::server) async fn run(settings: &Settings) -> Result<()> {
@@ -18,11 +18,11 @@ pub(in crate::server) async fn run(settings: &Settings) -> Result<()> {
     #[cfg(feature = "api")]
     crate::api::metrics::install();
     let queue = open::queue(settings).await?;
-    let crew = Crew::workers(settings, &queue);
-    let probes = Probes::start(settings, &queue, &crew).await?;
-    notify::ready();
-    let ended = crew.work(signals.stop()).await;
-    notify::stopping();
+    let background = BackgroundWork::workers(settings, &queue);
+    let probes = Probes::start(settings, &queue, &background).await?;
+    notify_ready();
+    let ended = background.work(signals.stop()).await;
+    notify_stopping();
     probes.stop().await;
     ended
 }
@@ -33,9 +33,9 @@ struct Probes(Option<(tokio::sync::oneshot::Sender<()>, tokio::task::JoinHandle<
 
 #[cfg(feature = "api")]
 impl Probes {
-    async fn start(settings: &Settings, queue: &Queue, crew: &Crew) -> Result<Self> {
+    async fn start(settings: &Settings, queue: &Queue, background: &BackgroundWork) -> Result<Self> {
         let Some(address) = settings.worker_metrics_bind_addr else {
-            say(&banner::one_line("worker", "no port", &settings.database_url));
+            print_line(&banner::one_line("worker", "no port", &settings.database_url));
             return Ok(Self(None));
         };
         crate::api::may_bind(address, super::api::needs_token(settings, queue).await?)?;
@@ -52,8 +52,8 @@ impl Probes {
             }
             bound => bound?,
         };
-        say(&banner::one_line("worker", listener.local_addr()?, &settings.database_url));
-        let api = super::api::api_settings(settings, queue.clone(), crew);
+        print_line(&banner::one_line("worker", listener.local_addr()?, &settings.database_url));
+        let api = super::api::api_settings(settings, queue.clone(), background);
         let (stop, stopped) = tokio::sync::oneshot::channel();
         let serving = tokio::spawn(async move {
             let until = async {
@@ -82,11 +82,11 @@ struct Probes;
 
 #[cfg(not(feature = "api"))]
 impl Probes {
-    async fn start(settings: &Settings, _: &Queue, _: &Crew) -> Result<Self> {
+    async fn start(settings: &Settings, _: &Queue, _: &BackgroundWork) -> Result<Self> {
         if settings.worker_metrics_bind_addr.is_some() {
             tracing::warn!("built without the feature `api`: no /metrics, /livez and /readyz");
         }
-        say(&banner::one_line("worker", "no port", &settings.database_url));
+        print_line(&banner::one_line("worker", "no port", &settings.database_url));
         Ok(Self)
     }
 

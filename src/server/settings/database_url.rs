@@ -2,7 +2,7 @@
 //!
 //! A URL is taken apart as the driver does; whatever could be read in two ways is hidden in both.
 
-use crate::server::out::visible;
+use crate::server::stdio::escaped;
 
 /// Parameters whose values may be shown. Any other may hold a secret (`sslpassword`, or one that is still to be
 /// invented), under any spelling of its name (`passw%6frd`).
@@ -63,7 +63,7 @@ pub(in crate::server) fn without_password(url: &str) -> String {
             format!("{scheme}://{login}{address}{}", query.unwrap_or_default())
         }
     };
-    visible(&shown)
+    escaped(&shown)
 }
 
 enum Parts<'a> {

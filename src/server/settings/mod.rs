@@ -1,22 +1,23 @@
 //! Settings: one table, four sources, and one line that says what is wrong.
 //!
-//! [`table`] names every setting once; [`form`] says which values are allowed; [`resolve`] decides which value is in
-//! force; [`in_force`] turns the values into what the roles take; [`show`] prints them. Nothing here starts anything.
+//! [`table`] names every setting once, each with one of the [`forms`] of values; [`resolve`] decides which value is in
+//! force; [`typed`] has the values as the types that the roles take; [`show`] prints them. Nothing here starts anything.
 
 mod database_url;
 mod file;
-mod form;
-mod in_force;
+mod forms;
 mod resolve;
 mod secret_file;
+mod setting;
 mod show;
 mod table;
+mod typed;
 
 pub(super) use database_url::without_password;
-pub(super) use form::span;
-pub(super) use in_force::{Executor, LogFormat, Settings};
-pub(super) use resolve::SettingsError;
-pub(super) use resolve::{Offered, Resolved, closest};
+pub(super) use forms::span;
+pub(super) use resolve::{Inputs, Resolved, SettingsError, closest};
 pub(super) use secret_file::read_secret_file;
+pub(super) use setting::Setting;
 pub(super) use show::{markdown, show};
-pub(super) use table::{SETTINGS, Setting};
+pub(super) use table::SETTINGS;
+pub(super) use typed::{Executor, LogFormat, Settings};

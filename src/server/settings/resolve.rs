@@ -6,14 +6,13 @@ use std::ffi::OsString;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use super::database_url::holds_password;
 use super::file::{self, FileContents};
-use super::form::Form;
 use super::secret_file::read_secret_file;
-use super::table::{SETTINGS, Setting};
+use super::setting::{Form, Optional, Required, Setting};
+use super::table::{ADMIN_TOKEN, ADMIN_TOKEN_FILE, CONFIG, DATABASE_URL, DATABASE_URL_FILE, SETTINGS};
 
 /// The file that is read if it is there.
-const USUAL_FILE: &str = "steadfast.toml";
+const DEFAULT_FILE: &str = "steadfast.toml";
 
 /// Where a value came from.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,24 +39,25 @@ impl fmt::Display for Source {
 #[error("{0}")]
 pub(in crate::server) struct SettingsError(pub(in crate::server) String);
 
-/// One value in force.
+/// A value that was given, and where.
 #[derive(Debug, Clone)]
-pub(in crate::server) struct Value {
-    pub(in crate::server) text: Option<String>,
-    pub(in crate::server) source: Source,
+struct Given {
+    text: String,
+    source: Source,
 }
 
-/// All values in force, by key.
+/// What was given, checked. What was not given has its default, or is unset.
 #[derive(Debug)]
 pub(in crate::server) struct Resolved {
-    values: BTreeMap<&'static str, Value>,
-    pub(in crate::server) kinds: Vec<crate::job::KindDefinition>,
+    /// By key.
+    given: BTreeMap<&'static str, Given>,
+    pub(super) kinds: Vec<crate::job::KindDefinition>,
     /// Variables that look like settings and are none, with the closest that is one.
-    pub(in crate::server) strays: Vec<(String, Option<&'static str>)>,
+    pub(super) unknown_variables: Vec<(String, Option<&'static str>)>,
 }
 
-/// What the outside world offers.
-pub(in crate::server) struct Offered {
+/// Where values may come from, besides the file and the defaults.
+pub(in crate::server) struct Inputs {
     /// By key, as given on the command line.
     pub(in crate::server) flags: BTreeMap<&'static str, String>,
     pub(in crate::server) variables: Vec<(OsString, OsString)>,
@@ -66,104 +66,116 @@ pub(in crate::server) struct Offered {
 }
 
 impl Resolved {
-    pub(in crate::server) fn new(offered: &Offered) -> Result<Self, SettingsError> {
-        let contents = read_file(offered)?;
-        let mut values = BTreeMap::new();
+    pub(in crate::server) fn new(inputs: &Inputs) -> Result<Self, SettingsError> {
+        let contents = read_file(inputs)?;
+        let mut given = BTreeMap::new();
         for setting in SETTINGS {
-            let value = find(setting, offered, &contents)?;
-            check(setting, &value)?;
-            values.insert(setting.key, value);
+            if let Some(found) = find(setting, inputs, &contents)? {
+                check(setting, &found)?;
+                given.insert(setting.key, found);
+            }
         }
-        let strays = strays(&offered.variables);
-        let mut resolved = Self { values, kinds: contents.kinds, strays };
-        resolved.read_secret("database_url", "database_url_file")?;
-        resolved.read_secret("admin_token", "admin_token_file")?;
+        let unknown_variables = unknown_variables(&inputs.variables);
+        let mut resolved = Self { given, kinds: contents.kinds, unknown_variables };
+        resolved.read_secret(&DATABASE_URL.setting, &DATABASE_URL_FILE.setting)?;
+        resolved.read_secret(&ADMIN_TOKEN.setting, &ADMIN_TOKEN_FILE.setting)?;
         Ok(resolved)
     }
 
-    /// The value of a setting of the table.
-    pub(in crate::server) fn get(&self, key: &str) -> &Value {
-        self.values.get(key).expect("the key is one of the table's")
+    /// The value in force of a setting that has a default.
+    pub(super) fn get<F: Form>(&self, row: &Required<F>) -> Result<F::Value, SettingsError> {
+        let (text, source) = self.written(row);
+        row.form.parse(text).ok_or_else(|| not_allowed(&row.setting, text, source))
+    }
+
+    /// The value in force of a setting that may be unset.
+    pub(super) fn get_if_set<F: Form>(&self, row: &Optional<F>) -> Result<Option<F::Value>, SettingsError> {
+        let Some(Given { text, source }) = self.given.get(row.setting.key) else { return Ok(None) };
+        row.form.parse(text).map(Some).ok_or_else(|| not_allowed(&row.setting, text, source))
+    }
+
+    /// The value in force as it was written, and where.
+    pub(super) fn written<F>(&self, row: &Required<F>) -> (&str, &Source) {
+        self.given.get(row.setting.key).map_or((row.default, &Source::Default), |given| (&given.text, &given.source))
+    }
+
+    /// The same of any setting; `None` if it is unset.
+    pub(super) fn shown(&self, setting: &Setting) -> (Option<&str>, &Source) {
+        let given = self.given.get(setting.key);
+        given.map_or((setting.default, &Source::Default), |given| (Some(&given.text), &given.source))
     }
 
     /// Takes a secret from the file that another setting names.
-    fn read_secret(&mut self, key: &'static str, file_key: &'static str) -> Result<(), SettingsError> {
-        let (direct, in_file) = (self.get(key).clone(), self.get(file_key).clone());
-        let Some(path) = in_file.text else { return Ok(()) };
-        if direct.source != Source::Default {
+    fn read_secret(&mut self, secret: &Setting, file: &Setting) -> Result<(), SettingsError> {
+        let Some(Given { text: path, source }) = self.given.get(file.key) else { return Ok(()) };
+        if let Some(direct) = self.given.get(secret.key) {
             let message = format!(
-                "setting {key} (from {}) and {file_key} (from {}) exclude each other: leave one out",
-                direct.source, in_file.source
+                "setting {} (from {}) and {} (from {source}) exclude each other: leave one out",
+                secret.key, direct.source, file.key
             );
             return Err(SettingsError(message));
         }
-        let text = read_secret_file(Path::new(&path)).map_err(|problem| {
-            SettingsError(format!("setting {file_key}: {path:?} (from {}) {problem}", in_file.source))
-        })?;
+        let text = read_secret_file(Path::new(path))
+            .map_err(|problem| SettingsError(format!("setting {}: {path:?} (from {source}) {problem}", file.key)))?;
         let text = text.trim_end_matches(['\n', '\r']).to_owned();
-        let value = Value { text: Some(text), source: Source::File(path.into()) };
-        let setting = SETTINGS.iter().find(|setting| setting.key == key).expect("the key is one of the table's");
-        check(setting, &value)?;
-        self.values.insert(key, value);
+        let read = Given { text, source: Source::File(path.into()) };
+        check(secret, &read)?;
+        self.given.insert(secret.key, read);
         Ok(())
     }
 }
 
-fn read_file(offered: &Offered) -> Result<FileContents, SettingsError> {
-    let setting = SETTINGS.iter().find(|setting| setting.key == "config").expect("it is in the table");
-    let named = find(setting, offered, &FileContents::default())?;
-    check(setting, &named)?;
-    match named.text {
-        Some(path) => file::read(Path::new(&path), &named.source.to_string()),
-        None => {
-            let usual = offered.directory.join(USUAL_FILE);
-            if usual.exists() {
-                file::read(Path::new(USUAL_FILE), "the start directory")
-            } else {
-                Ok(FileContents::default())
-            }
-        }
+fn read_file(inputs: &Inputs) -> Result<FileContents, SettingsError> {
+    let setting = &CONFIG.setting;
+    if let Some(named) = find(setting, inputs, &FileContents::default())? {
+        check(setting, &named)?;
+        return file::read(Path::new(&named.text), &named.source.to_string());
+    }
+    if inputs.directory.join(DEFAULT_FILE).exists() {
+        file::read(Path::new(DEFAULT_FILE), "the start directory")
+    } else {
+        Ok(FileContents::default())
     }
 }
 
-fn find(setting: &Setting, offered: &Offered, contents: &FileContents) -> Result<Value, SettingsError> {
-    if let (Some(text), Some(flag)) = (offered.flags.get(setting.key), setting.flag()) {
-        return Ok(Value { text: Some(text.clone()), source: Source::Flag(flag) });
+fn find(setting: &Setting, inputs: &Inputs, contents: &FileContents) -> Result<Option<Given>, SettingsError> {
+    if let (Some(text), Some(flag)) = (inputs.flags.get(setting.key), setting.flag()) {
+        return Ok(Some(Given { text: text.clone(), source: Source::Flag(flag) }));
     }
-    if let Some((_, text)) = offered.variables.iter().find(|(name, _)| name == setting.variable) {
+    if let Some((_, text)) = inputs.variables.iter().find(|(name, _)| name == setting.variable) {
         let text = text.to_str().ok_or_else(|| {
             SettingsError(format!("setting {}: the value of {} is not UTF-8", setting.key, setting.variable))
         })?;
-        return Ok(Value { text: Some(text.to_owned()), source: Source::Variable(setting.variable) });
+        return Ok(Some(Given { text: text.to_owned(), source: Source::Variable(setting.variable) }));
     }
-    if let Some(text) = contents.values.get(setting.key) {
-        return Ok(Value { text: Some(text.clone()), source: Source::File(contents.path.clone()) });
-    }
-    Ok(Value { text: setting.default.map(str::to_owned), source: Source::Default })
+    let in_file = contents.values.get(setting.key);
+    Ok(in_file.map(|text| Given { text: text.clone(), source: Source::File(contents.path.clone()) }))
 }
 
-fn check(setting: &Setting, value: &Value) -> Result<(), SettingsError> {
-    let Some(text) = &value.text else { return Ok(()) };
-    if matches!(setting.form, Form::DatabaseUrl) && matches!(value.source, Source::Flag(_)) && holds_password(text) {
+fn check(setting: &Setting, Given { text, source }: &Given) -> Result<(), SettingsError> {
+    if matches!(source, Source::Flag(_)) && setting.form.refused_as_flag(text) {
         let message = "setting database_url: a password on the command line can be read by every user of this machine; \
                        set DATABASE_URL or DATABASE_URL_FILE instead";
         return Err(SettingsError(message.into()));
     }
-    setting.form.check(text).map_err(|_| {
-        let shown = match setting.form {
-            Form::Token | Form::DatabaseUrl => String::from("its value"),
-            _ => format!("{:?}", text.chars().take(100).collect::<String>()),
-        };
-        let (source, allowed) = (&value.source, setting.form.allowed());
-        SettingsError(format!("setting {}: {shown} (from {source}) is not allowed; use {allowed}", setting.key))
-    })
+    if setting.form.allows(text) { Ok(()) } else { Err(not_allowed(setting, text, source)) }
+}
+
+fn not_allowed(setting: &Setting, text: &str, source: &Source) -> SettingsError {
+    let shown = if setting.form.is_secret() {
+        String::from("its value")
+    } else {
+        format!("{:?}", text.chars().take(100).collect::<String>())
+    };
+    let allowed = setting.form.allowed();
+    SettingsError(format!("setting {}: {shown} (from {source}) is not allowed; use {allowed}", setting.key))
 }
 
 /// Not settings, and no mistakes either.
 const OTHER_VARIABLES: [&str; 4] =
     ["STEADFAST_URL", "STEADFAST_TOKEN", "STEADFAST_TOKEN_FILE", "STEADFAST_PLANTED_BUG"];
 
-fn strays(variables: &[(OsString, OsString)]) -> Vec<(String, Option<&'static str>)> {
+fn unknown_variables(variables: &[(OsString, OsString)]) -> Vec<(String, Option<&'static str>)> {
     let names = variables.iter().filter_map(|(name, _)| name.to_str());
     let ours = names.filter(|name| name.starts_with("STEADFAST_") && !OTHER_VARIABLES.contains(name));
     let known = || SETTINGS.iter().map(|setting| setting.variable);

@@ -25,7 +25,7 @@ pub(in crate::server) fn read_secret_file(path: &Path) -> Result<String, String>
     }
     let mut file = File::open(path).map_err(failed)?;
     let opened = file.metadata().map_err(failed)?;
-    // Somebody has put another one there in between, a link perhaps.
+    // It was replaced in between, perhaps by a link.
     if identity(&opened) != identity(&named) {
         return Err("was replaced while it was being opened: try again".into());
     }

@@ -2,19 +2,18 @@
 
 use std::fmt::Write;
 
-use super::form::Form;
 use super::resolve::Resolved;
-use super::table::{SETTINGS, Setting};
+use super::table::SETTINGS;
 use crate::server::cli::table::Table;
-use crate::server::out::visible;
+use crate::server::stdio::escaped;
 
 /// The values in force, for people, as wide as their terminal. Secrets are not in it.
 pub(in crate::server) fn show(resolved: &Resolved) -> String {
     let mut table = Table::new(&["setting", "value", "from"], &[1]);
     for setting in SETTINGS {
-        let value = resolved.get(setting.key);
-        let text = value.text.as_deref().map_or_else(|| unset(setting), |text| setting.form.shown(text));
-        table.row([setting.key.to_owned(), text, visible(&value.source.to_string())]);
+        let (text, source) = resolved.shown(setting);
+        let text = text.map_or_else(|| setting.form.unset().0, |text| setting.form.shown(text));
+        table.row([setting.key.to_owned(), text, escaped(&source.to_string())]);
     }
     let mut text = table.text();
     for kind in &resolved.kinds {
@@ -24,16 +23,6 @@ pub(in crate::server) fn show(resolved: &Resolved) -> String {
     text
 }
 
-fn unset(setting: &Setting) -> String {
-    match setting.form {
-        Form::Concurrency { .. } => {
-            let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
-            format!("{} (4 × {cores} cores)", 4 * cores)
-        }
-        _ => "(unset)".into(),
-    }
-}
-
 /// The table of all settings, in Markdown.
 pub(in crate::server) fn markdown() -> String {
     let mut text =
@@ -41,12 +30,8 @@ pub(in crate::server) fn markdown() -> String {
     for setting in SETTINGS {
         let flag = setting.flag().map_or("–".into(), |flag| format!("`--{flag}`"));
         let key = if setting.in_file() { format!("`{}`", setting.key) } else { "–".into() };
-        let default = match (setting.default, setting.form) {
-            (Some(default), form) if form.unit() == "ms" => format!("`{default}` ms"),
-            (Some(default), _) => format!("`{default}`"),
-            (None, Form::Concurrency { .. }) => "4 × cores".into(),
-            (None, _) => "unset".into(),
-        };
+        let unset = || setting.form.unset().1.to_owned();
+        let default = setting.default.map_or_else(unset, |default| setting.form.documented(default));
         let (variable, allowed, doc) = (setting.variable, setting.form.allowed(), setting.doc);
         let _ = writeln!(text, "| {key} | {flag} | `{variable}` | {default} | {allowed} | {doc} |");
     }

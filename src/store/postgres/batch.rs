@@ -12,7 +12,7 @@ use crate::store::{StoreError, StoreErrorKind};
 /// 1,000 items: as many as one call may bring.
 const ITEMS_MAX: usize = 1000;
 /// 4,096 calls may wait; the ones after them wait to be let in.
-const WAITING_MAX: usize = 4096;
+const PENDING_MAX: usize = 4096;
 
 /// What is done to a batch.
 #[async_trait]
@@ -22,7 +22,7 @@ pub(super) trait Flush: Send + Sync + 'static {
     /// What it is answered with.
     type Answer: Send + 'static;
     /// The verb, for errors.
-    const DOING: &'static str;
+    const VERB: &'static str;
     /// Flushes at the same time, each on a connection of its own.
     const IN_FLIGHT: usize;
 
@@ -34,56 +34,56 @@ pub(super) trait Flush: Send + Sync + 'static {
     async fn flush(&self, calls: Vec<Self::Call>) -> Vec<Result<Self::Answer, StoreError>>;
 }
 
-struct Waiting<F: Flush> {
+struct PendingCall<F: Flush> {
     call: F::Call,
     until: Instant,
     answer: oneshot::Sender<Result<F::Answer, StoreError>>,
 }
 
-/// The entrance.
+/// The sender.
 pub(super) struct Batcher<F: Flush> {
-    entrance: mpsc::Sender<Waiting<F>>,
-    patience: Duration,
+    sender: mpsc::Sender<PendingCall<F>>,
+    timeout: Duration,
 }
 
 impl<F: Flush> Batcher<F> {
-    /// The entrance, and the task that flushes, to be spawned. It ends when the batcher is gone and all is begun.
-    pub(super) fn new(flush: F, patience: Duration) -> (Self, impl Future<Output = ()> + Send + 'static) {
-        let (entrance, waiting) = mpsc::channel(WAITING_MAX);
-        (Self { entrance, patience }, run(Arc::new(flush), waiting))
+    /// The sender, and the task that flushes, to be spawned. It ends when the batcher is gone and all is begun.
+    pub(super) fn new(flush: F, timeout: Duration) -> (Self, impl Future<Output = ()> + Send + 'static) {
+        let (sender, pending) = mpsc::channel(PENDING_MAX);
+        (Self { sender, timeout }, run(Arc::new(flush), pending))
     }
 
     /// Answers once it is done. A caller that goes away does not stop what it asked for.
     pub(super) async fn call(&self, call: F::Call) -> Result<F::Answer, StoreError> {
         let (answer, answered) = oneshot::channel();
-        let waiting = Waiting { call, until: Instant::now() + self.patience, answer };
-        let entered = tokio::time::timeout(self.patience, self.entrance.send(waiting)).await;
+        let pending = PendingCall { call, until: Instant::now() + self.timeout, answer };
+        let entered = tokio::time::timeout(self.timeout, self.sender.send(pending)).await;
         match entered {
-            Err(_) => return Err(StoreError::new(StoreErrorKind::Timeout, F::DOING)),
-            Ok(Err(_)) => return Err(StoreError::new(StoreErrorKind::Unavailable, F::DOING)),
+            Err(_) => return Err(StoreError::new(StoreErrorKind::Timeout, F::VERB)),
+            Ok(Err(_)) => return Err(StoreError::new(StoreErrorKind::Unavailable, F::VERB)),
             Ok(Ok(())) => (),
         }
         // The flushing task is gone only with its runtime; what it had begun may have been committed.
-        answered.await.unwrap_or_else(|_| Err(StoreError::new(StoreErrorKind::OutcomeUnknown, F::DOING)))
+        answered.await.unwrap_or_else(|_| Err(StoreError::new(StoreErrorKind::OutcomeUnknown, F::VERB)))
     }
 }
 
-async fn run<F: Flush>(flush: Arc<F>, mut waiting: mpsc::Receiver<Waiting<F>>) {
+async fn run<F: Flush>(flush: Arc<F>, mut pending: mpsc::Receiver<PendingCall<F>>) {
     let in_flight = Arc::new(Semaphore::new(F::IN_FLIGHT));
     let mut held = None;
     loop {
-        let Ok(place) = in_flight.clone().acquire_owned().await else {
+        let Ok(permit) = in_flight.clone().acquire_owned().await else {
             return;
         };
         let Some(first) = (match held.take() {
             Some(first) => Some(first),
-            None => waiting.recv().await,
+            None => pending.recv().await,
         }) else {
             return;
         };
         let mut batch = vec![first];
         let mut items = F::weight(&batch[0].call);
-        while let Ok(next) = waiting.try_recv() {
+        while let Ok(next) = pending.try_recv() {
             items += F::weight(&next.call);
             if items > ITEMS_MAX {
                 held = Some(next);
@@ -94,21 +94,21 @@ async fn run<F: Flush>(flush: Arc<F>, mut waiting: mpsc::Receiver<Waiting<F>>) {
         let flush = flush.clone();
         tokio::spawn(async move {
             flush_batch(flush, batch).await;
-            drop(place);
+            drop(permit);
         });
     }
 }
 
-async fn flush_batch<F: Flush>(flush: Arc<F>, batch: Vec<Waiting<F>>) {
+async fn flush_batch<F: Flush>(flush: Arc<F>, batch: Vec<PendingCall<F>>) {
     let now = Instant::now();
     let (mut calls, mut callers) = (Vec::with_capacity(batch.len()), Vec::with_capacity(batch.len()));
-    for waiting in batch {
-        if waiting.until < now {
+    for pending in batch {
+        if pending.until < now {
             // Not begun, so it can be said for certain that nothing was stored.
-            let _ = waiting.answer.send(Err(StoreError::new(StoreErrorKind::Timeout, F::DOING)));
+            let _ = pending.answer.send(Err(StoreError::new(StoreErrorKind::Timeout, F::VERB)));
         } else {
-            calls.push(waiting.call);
-            callers.push(waiting.answer);
+            calls.push(pending.call);
+            callers.push(pending.answer);
         }
     }
     if calls.is_empty() {
@@ -118,8 +118,8 @@ async fn flush_batch<F: Flush>(flush: Arc<F>, batch: Vec<Waiting<F>>) {
     let answers = match tokio::spawn(async move { flush.flush(calls).await }).await {
         Ok(answers) => answers,
         Err(error) if error.is_panic() => {
-            tracing::error!(%error, verb = F::DOING, "a batch failed in a way that is a bug of this program");
-            let failed = StoreError::new(StoreErrorKind::Internal, F::DOING).caused_by(error);
+            tracing::error!(%error, verb = F::VERB, "a batch failed in a way that is a bug of this program");
+            let failed = StoreError::new(StoreErrorKind::Internal, F::VERB).caused_by(error);
             callers.iter().map(|_| Err(failed.clone())).collect()
         }
         // The runtime is going away, and the callers are told so by the loss of their answers.
@@ -137,8 +137,8 @@ mod tests {
 
     use super::*;
 
-    fn start<F: Flush>(flush: F, patience: Duration) -> Batcher<F> {
-        let (batcher, flushing) = Batcher::new(flush, patience);
+    fn start<F: Flush>(flush: F, timeout: Duration) -> Batcher<F> {
+        let (batcher, flushing) = Batcher::new(flush, timeout);
         tokio::spawn(flushing);
         batcher
     }
@@ -152,7 +152,7 @@ mod tests {
     impl Flush for Gate {
         type Call = u32;
         type Answer = u32;
-        const DOING: &'static str = "test";
+        const VERB: &'static str = "test";
         const IN_FLIGHT: usize = 2;
 
         fn weight(_: &u32) -> usize {
@@ -183,7 +183,7 @@ mod tests {
             }
         }
         calls.extend((3..=6).map(call));
-        while batcher.entrance.capacity() > WAITING_MAX - 4 {
+        while batcher.sender.capacity() > PENDING_MAX - 4 {
             tokio::task::yield_now().await;
         }
         open.add_permits(3);
@@ -199,7 +199,7 @@ mod tests {
     impl Flush for Fragile {
         type Call = u32;
         type Answer = u32;
-        const DOING: &'static str = "test";
+        const VERB: &'static str = "test";
         const IN_FLIGHT: usize = 2;
 
         fn weight(_: &u32) -> usize {

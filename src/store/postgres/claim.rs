@@ -9,14 +9,51 @@ use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
-use super::ask::{ask, read};
-use super::core::Core;
-use super::lanes::{Lane, Placed};
+use super::core::{Core, decode};
+use super::error::{DbError, Effect, Retries};
+use super::lanes::{Lane, LanePosition};
 use super::row::{self, JOB_COLUMN_COUNT};
-use super::trouble::{Effect, Tries, Trouble};
 use crate::job::limits::BATCH_MAX;
 use crate::job::{ErrorText, Lease, LeaseToken};
 use crate::store::{Claim, Claimed, StoreError, complain};
+
+pub(super) const LANES: &str = "\
+-- lanes: the first ready job of every (queue, kind, priority), by skipping through the index
+WITH RECURSIVE lane AS (
+    (SELECT j.queue, j.kind, j.priority, j.run_at, j.id
+     FROM SCHEMA.jobs j
+     WHERE j.status IN ('queued', 'retrying')
+     ORDER BY j.queue, j.kind, j.priority, j.run_at, j.id
+     LIMIT 1)
+    UNION ALL
+    SELECT next.queue, next.kind, next.priority, next.run_at, next.id
+    FROM lane l CROSS JOIN LATERAL (
+        SELECT j.queue, j.kind, j.priority, j.run_at, j.id
+        FROM SCHEMA.jobs j
+        WHERE j.status IN ('queued', 'retrying') AND (j.queue, j.kind, j.priority) > (l.queue, l.kind, l.priority)
+        ORDER BY j.queue, j.kind, j.priority, j.run_at, j.id
+        LIMIT 1
+    ) next
+)
+SELECT l.queue, l.kind, l.priority, l.run_at, l.id FROM lane l";
+
+pub(super) const DEAD_LETTER: &str = "\
+-- bury: claimed just now but unreadable to be run → failed_permanent, as if it had never been started
+WITH told AS (
+    SELECT t.* FROM unnest($1::uuid[], $2::uuid[], $3::text[]) AS t(id, token, reason)
+),
+buried AS (
+    UPDATE SCHEMA.jobs j
+    SET status = 'failed_permanent', attempts = j.attempts - 1, last_error = t.reason, finished_at = now(),
+        updated_at = now(), worker = NULL, lease_token = NULL, lease_ms = NULL, lease_expires_at = NULL,
+        started_at = (SELECT a.started_at FROM SCHEMA.attempts a WHERE a.job_id = j.id ORDER BY a.seq DESC LIMIT 1)
+    FROM told t
+    WHERE j.id = t.id AND j.lease_token = t.token AND j.lease_expires_at IS NOT NULL
+    RETURNING j.queue
+),
+moved AS (SELECT b.queue, 'running' AS was, 'failed_permanent' AS is_now FROM buried b),
+COUNTED
+SELECT count(*) FROM buried";
 
 /// Whose rows to ask for.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -33,46 +70,46 @@ pub(super) async fn claim(core: &Core, claim: Claim) -> Result<Claimed, StoreErr
         return Ok(Claimed::default());
     }
     // A claim whose answer was lost is not repeated: its jobs come back when their leases expire.
-    let mut tries = Tries::new("claim", Effect::Once);
+    let mut retries = Retries::new("claim", Effect::Once);
     let rows = loop {
         match try_claim(core, &claim).await {
             Ok(rows) => break rows,
-            Err(trouble) => tries.again(trouble).await?,
+            Err(error) => retries.again(error).await?,
         }
     };
     let leases = leases(core, claim.lease, rows).await?;
     Ok(Claimed::of(&claim, leases))
 }
 
-async fn try_claim(core: &Core, claim: &Claim) -> Result<Vec<Row>, Trouble> {
-    let link = core.pool.get().await?;
+async fn try_claim(core: &Core, claim: &Claim) -> Result<Vec<Row>, DbError> {
+    let connection = core.pool.get().await?;
     let mut rows = Vec::new();
-    let answer = timeout(link.patience(), gather(core, &link, claim, &mut rows)).await;
-    match link.finish(answer) {
-        Err(trouble) if !rows.is_empty() => {
+    let answer = timeout(connection.timeout(), gather(core, &connection, claim, &mut rows)).await;
+    match connection.finish(answer) {
+        Err(error) if !rows.is_empty() => {
             // These are leased: thrown away, each would have lost an attempt without having run.
-            complain(&trouble.doing("claim"), "cannot look for more jobs; going on with those that are claimed");
+            complain(&error.during("claim"), "cannot look for more jobs; going on with those that are claimed");
             Ok(rows)
         }
         answer => answer.map(|()| rows),
     }
 }
 
-async fn gather(core: &Core, link: &Object, claim: &Claim, rows: &mut Vec<Row>) -> Result<(), Trouble> {
-    let looked = core.lanes.look_is_due();
+async fn gather(core: &Core, connection: &Object, claim: &Claim, rows: &mut Vec<Row>) -> Result<(), DbError> {
+    let looked = core.lanes.scan_is_due();
     if looked {
-        look(core, link).await?;
+        scan(core, connection).await?;
     }
     let reach = if core.lanes.was_short() { Reach::Everything } else { Reach::Best };
-    rows.extend(step(core, link, claim, reach).await?);
+    rows.extend(step(core, connection, claim, reach).await?);
     let has_seen_all = looked && reach == Reach::Everything;
     if !has_seen_all && !claim.is_full(rows.len(), || payload_bytes(rows)) {
         if !looked {
-            look(core, link).await?;
+            scan(core, connection).await?;
         }
         let max_bytes = claim.max_bytes.saturating_sub(payload_bytes(rows));
         let rest = Claim { max: claim.max - rows.len(), max_bytes, ..claim.clone() };
-        rows.extend(step(core, link, &rest, Reach::Everything).await?);
+        rows.extend(step(core, connection, &rest, Reach::Everything).await?);
     }
     Ok(())
 }
@@ -82,39 +119,39 @@ fn payload_bytes(rows: &[Row]) -> usize {
 }
 
 /// Looks from the beginning: which lanes there are, and where each begins.
-async fn look(core: &Core, link: &Object) -> Result<(), Trouble> {
-    let (turn, began) = (core.lanes.turn(), Instant::now());
-    let found = lanes(core, link).await?;
-    core.lanes.looked(turn, began.elapsed(), found);
+async fn scan(core: &Core, connection: &Object) -> Result<(), DbError> {
+    let (generation, began) = (core.lanes.generation(), Instant::now());
+    let found = lanes(core, connection).await?;
+    core.lanes.scanned(generation, began.elapsed(), found);
     Ok(())
 }
 
 /// The first ready job of every lane.
-pub(super) async fn lanes(core: &Core, link: &Object) -> Result<Vec<Placed>, Trouble> {
-    let statement = link.prepare_cached(&core.sql.lanes).await?;
+pub(super) async fn lanes(core: &Core, connection: &Object) -> Result<Vec<LanePosition>, DbError> {
+    let statement = connection.prepare_cached(&core.sql.lanes).await?;
     let mut found = Vec::new();
-    for row in link.query(&statement, &[]).await? {
+    for row in connection.query(&statement, &[]).await? {
         let lane = Lane { queue: row.try_get(0)?, kind: row.try_get(1)?, priority: row.try_get(2)? };
-        found.push(Placed(lane, (row.try_get(3)?, row.try_get(4)?)));
+        found.push(LanePosition(lane, (row.try_get(3)?, row.try_get(4)?)));
     }
     Ok(found)
 }
 
 /// One claim from the lanes that are known.
-async fn step(core: &Core, link: &Object, claim: &Claim, reach: Reach) -> Result<Vec<Row>, Trouble> {
-    let turn = core.lanes.turn();
+async fn step(core: &Core, connection: &Object, claim: &Claim, reach: Reach) -> Result<Vec<Row>, DbError> {
+    let generation = core.lanes.generation();
     let lanes = core.lanes.for_claim(claim);
     if lanes.is_empty() {
-        core.lanes.claimed(turn, std::iter::empty(), true);
+        core.lanes.claimed(generation, std::iter::empty(), true);
         return Ok(Vec::new());
     }
-    let statement = link.prepare_cached(&core.sql.claim).await?;
+    let statement = connection.prepare_cached(&core.sql.claim).await?;
     let (wanted, everything) = (claim.max as i64, reach == Reach::Everything || lanes.queues.len() == 1);
     let (worker, lease_ms) = (claim.worker.as_str(), row::millis(claim.lease));
     let max_bytes = i64::try_from(claim.max_bytes).unwrap_or(i64::MAX);
     // Made here: the server's own cost it a thirtieth of the claim.
     let tokens: Vec<Uuid> = (0..claim.max).map(|_| *LeaseToken::random().as_uuid()).collect();
-    let rows = link
+    let rows = connection
         .query(
             &statement,
             &[
@@ -133,22 +170,23 @@ async fn step(core: &Core, link: &Object, claim: &Claim, reach: Reach) -> Result
         )
         .await?;
     let up_to = reached(&rows)?;
-    core.lanes.claimed(turn, up_to.into_iter(), !claim.is_full(rows.len(), || payload_bytes(&rows)));
+    core.lanes.claimed(generation, up_to.into_iter(), !claim.is_full(rows.len(), || payload_bytes(&rows)));
     Ok(rows)
 }
 
-/// The last place of each lane that these rows come from.
-fn reached(rows: &[Row]) -> Result<Vec<Placed>, Trouble> {
-    let mut reached: Vec<Placed> = Vec::new();
+/// The last position of each lane that these rows come from.
+fn reached(rows: &[Row]) -> Result<Vec<LanePosition>, DbError> {
+    let mut reached: Vec<LanePosition> = Vec::new();
     for row in rows {
         let (queue, kind, priority): (&str, &str, i16) = (row.try_get(2)?, row.try_get(1)?, row.try_get(5)?);
-        let place = (row.try_get(8)?, row.try_get(0)?);
-        let of_lane =
-            |Placed(lane, _): &&mut Placed| lane.priority == priority && lane.kind == kind && lane.queue == queue;
+        let position = (row.try_get(8)?, row.try_get(0)?);
+        let of_lane = |LanePosition(lane, _): &&mut LanePosition| {
+            lane.priority == priority && lane.kind == kind && lane.queue == queue
+        };
         // The newest first: most rows come from the lane of the one before. A name is copied once per lane, not per row.
         match reached.iter_mut().rev().find(of_lane) {
-            Some(Placed(_, last)) => *last = place.max(*last),
-            None => reached.push(Placed(Lane { queue: queue.into(), kind: kind.into(), priority }, place)),
+            Some(LanePosition(_, last)) => *last = position.max(*last),
+            None => reached.push(LanePosition(Lane { queue: queue.into(), kind: kind.into(), priority }, position)),
         }
     }
     Ok(reached)
@@ -156,9 +194,9 @@ fn reached(rows: &[Row]) -> Result<Vec<Placed>, Trouble> {
 
 /// What was claimed, in order; a row that cannot be read becomes a dead letter with the reason and keeps nobody back.
 async fn leases(core: &Core, lease: Duration, rows: Vec<Row>) -> Result<Vec<Lease>, StoreError> {
-    let (mut leases, mut unfit) = (Vec::with_capacity(rows.len()), Unfit::default());
+    let (mut leases, mut unreadable) = (Vec::with_capacity(rows.len()), Unreadable::default());
     for row in &rows {
-        let token: Uuid = read("claim", row.try_get(JOB_COLUMN_COUNT))?;
+        let token: Uuid = decode("claim", row.try_get(JOB_COLUMN_COUNT))?;
         match row::strict(row) {
             Ok(job) => {
                 // Never past the attempt's own deadline; the statement says the same.
@@ -166,13 +204,13 @@ async fn leases(core: &Core, lease: Duration, rows: Vec<Row>) -> Result<Vec<Leas
                 leases.push(Lease::granted(LeaseToken::from(token), lease, job));
             }
             Err(reason) => {
-                unfit.ids.push(read("claim", row.try_get(0))?);
-                unfit.tokens.push(token);
-                unfit.reasons.push(ErrorText::new(reason).as_str().to_owned());
+                unreadable.ids.push(decode("claim", row.try_get(0))?);
+                unreadable.tokens.push(token);
+                unreadable.reasons.push(ErrorText::new(reason).as_str().to_owned());
             }
         }
     }
-    unfit.bury(core).await;
+    unreadable.dead_letter(core).await;
     // Two steps can have claimed in turns.
     leases.sort_by_key(|lease: &Lease| {
         let job = lease.job();
@@ -183,22 +221,22 @@ async fn leases(core: &Core, lease: Duration, rows: Vec<Row>) -> Result<Vec<Leas
 
 /// Claimed rows that cannot be run.
 #[derive(Default)]
-struct Unfit {
+struct Unreadable {
     ids: Vec<Uuid>,
     tokens: Vec<Uuid>,
     reasons: Vec<String>,
 }
 
-impl Unfit {
+impl Unreadable {
     /// Dead letters, as if they had never been started. Should this not come to pass, their leases expire and they are
     /// claimed again, so nothing is lost by doing it after the claim and not within.
-    async fn bury(self, core: &Core) {
+    async fn dead_letter(self, core: &Core) {
         if self.ids.is_empty() {
             return;
         }
         tracing::error!(jobs = ?self.ids, "stored jobs cannot be read and become dead letters");
         let params: [&(dyn ToSql + Sync); 3] = [&self.ids, &self.tokens, &self.reasons];
-        if let Err(error) = ask(core, "claim", Effect::Repeatable, &core.sql.bury, &params).await {
+        if let Err(error) = core.query("claim", Effect::Repeatable, &core.sql.dead_letter, &params).await {
             tracing::warn!(?error, "jobs that cannot be read are left to the reaper");
         }
     }

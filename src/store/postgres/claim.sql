@@ -32,7 +32,7 @@ picked AS MATERIALIZED (
     -- As far as $11 bytes of payload go, but one job at least. How long a payload is, is known without reading it.
     SELECT ranked.*
     FROM (
-    SELECT ready.*, row_number() OVER by_place AS nth, sum(ready.bytes) OVER by_place AS bytes_so_far
+    SELECT ready.*, row_number() OVER by_position AS nth, sum(ready.bytes) OVER by_position AS bytes_so_far
     FROM wanted w CROSS JOIN LATERAL (
         SELECT j.id, j.priority, j.run_at, j.status, j.attempts, j.max_attempts, j.worker, j.lease_token,
                j.started_at, j.ended_at, j.outcome, j.last_error, octet_length(j.payload) AS bytes
@@ -44,14 +44,14 @@ picked AS MATERIALIZED (
         LIMIT w.n
         FOR UPDATE SKIP LOCKED
     ) ready
-    WINDOW by_place AS (ORDER BY ready.priority DESC, ready.run_at, ready.id ROWS UNBOUNDED PRECEDING)
+    WINDOW by_position AS (ORDER BY ready.priority DESC, ready.run_at, ready.id ROWS UNBOUNDED PRECEDING)
     ORDER BY ready.priority DESC, ready.run_at, ready.id
     LIMIT $6
     ) ranked
     WHERE ranked.nth = 1 OR ranked.bytes_so_far <= $11::bigint
 ),
 spent AS (
-    -- No attempt left, which only a foreign hand can have done: starting it would break the table's rules.
+    -- No attempt left, which only a manual edit can have done: starting it would break the table's rules.
     UPDATE SCHEMA.jobs j
     SET status = 'failed_permanent', last_error = 'no attempt is left: attempts had reached max_attempts while waiting',
         finished_at = now(), updated_at = now(), worker = NULL, lease_token = NULL, ended_at = NULL, outcome = NULL,
@@ -77,12 +77,10 @@ started AS (
     WHERE j.id = p.id AND p.attempts < p.max_attempts
     RETURNING JOB_COLUMNS, j.lease_token, p.status AS was
 ),
-counted AS (
-    INSERT INTO SCHEMA.count_deltas (queue, status, delta)
-    SELECT moved.queue, change.status, change.sign * moved.n
-    FROM (SELECT s.queue, s.was, 'running' AS is_now, count(*) AS n FROM started s GROUP BY s.queue, s.was
-          UNION ALL
-          SELECT s.queue, s.was, 'failed_permanent', count(*) FROM spent s GROUP BY s.queue, s.was) moved
-        CROSS JOIN LATERAL (VALUES (moved.was, -1), (moved.is_now, 1)) AS change(status, sign)
-)
+moved AS (
+    SELECT s.queue, s.was, 'running' AS is_now FROM started s
+    UNION ALL
+    SELECT s.queue, s.was, 'failed_permanent' FROM spent s
+),
+COUNTED
 SELECT s.* FROM started s

@@ -1,13 +1,24 @@
-//! What every verb works with: the connections, the statements, and the hints that hurry things along.
+//! What every verb works with: the connections, the statements, the hints that hurry things along, and
+//! [`Core::query`], which is all that a verb of one statement needs.
 
 use std::sync::Arc;
 
+use tokio::time::timeout;
+use tokio_postgres::Row;
+use tokio_postgres::types::ToSql;
+
+use super::error::{DbError, Effect, Retries};
 use super::lanes::Lanes;
-use super::pool::{Dial, Pool};
+use super::pool::{Connector, Pool};
 use super::settings::PostgresSettings;
 use super::sql::Sql;
-use super::wake::Bell;
+use super::wake::Notifier;
 use crate::job::RetryPolicy;
+use crate::store::StoreError;
+
+/// What a write in this session would meet: the session's default, as the server's settings have it by now, or a
+/// standby.
+const READ_ONLY: &str = "SELECT current_setting('transaction_read_only') = 'on'";
 
 /// Shared by the verbs.
 pub(super) struct Core {
@@ -17,22 +28,79 @@ pub(super) struct Core {
     pub(super) heartbeats: Pool,
     pub(super) sql: Sql,
     pub(super) lanes: Lanes,
-    pub(super) bell: Bell,
+    pub(super) notifier: Notifier,
+    /// The server, for people to read.
     pub(super) shown: Arc<str>,
     /// For kinds that have no policy of their own.
     pub(super) retry_default: RetryPolicy,
 }
 
 impl Core {
-    pub(super) fn new(dial: &Dial, settings: &PostgresSettings) -> std::io::Result<Self> {
+    pub(super) fn new(connector: &Connector, settings: &PostgresSettings) -> std::io::Result<Self> {
         Ok(Self {
-            pool: Pool::new(dial, settings, settings.pool_size),
-            heartbeats: Pool::new(&dial.on_a_thread_of_its_own()?, settings, 1),
+            pool: Pool::new(connector, settings, settings.pool_size),
+            heartbeats: Pool::new(&connector.on_a_thread_of_its_own()?, settings, 1),
             sql: Sql::new(&settings.schema),
             lanes: Lanes::new(settings.low_water_marks),
-            bell: Bell::start(dial, settings),
-            shown: dial.shown.clone(),
+            notifier: Notifier::start(connector, settings),
+            shown: connector.shown.clone(),
             retry_default: settings.retry_default.clone(),
         })
     }
+
+    /// Runs one statement in its own transaction, with retries.
+    pub(super) async fn query(
+        &self,
+        verb: &'static str,
+        effect: Effect,
+        sql: &str,
+        params: &[&(dyn ToSql + Sync)],
+    ) -> Result<Vec<Row>, StoreError> {
+        let mut retries = Retries::new(verb, effect);
+        loop {
+            match self.try_query(sql, params).await {
+                Ok(rows) => return Ok(rows),
+                Err(error) => retries.again(error).await?,
+            }
+        }
+    }
+
+    async fn try_query(&self, sql: &str, params: &[&(dyn ToSql + Sync)]) -> Result<Vec<Row>, DbError> {
+        let connection = self.pool.get().await?;
+        let work = async {
+            let statement = connection.prepare_cached(sql).await?;
+            Ok(connection.query(&statement, params).await?)
+        };
+        let answer = timeout(connection.timeout(), work).await;
+        connection.finish(answer)
+    }
+
+    /// ping: one round trip, to see that the server answers and takes writes.
+    pub(super) async fn ping(&self) -> Result<(), StoreError> {
+        let mut retries = Retries::new("ping", Effect::Repeatable);
+        loop {
+            match self.try_ping().await {
+                Ok(()) => return Ok(()),
+                Err(error) => retries.again(error).await?,
+            }
+        }
+    }
+
+    async fn try_ping(&self) -> Result<(), DbError> {
+        let connection = self.pool.get().await?;
+        let work = async {
+            let statement = connection.prepare_cached(READ_ONLY).await?;
+            match connection.query_one(&statement, &[]).await?.try_get(0)? {
+                true => Err(DbError::read_only()),
+                false => Ok(()),
+            }
+        };
+        let answer = timeout(connection.timeout(), work).await;
+        connection.finish(answer)
+    }
+}
+
+/// A value of a row that a statement answered with.
+pub(super) fn decode<T>(verb: &'static str, value: Result<T, tokio_postgres::Error>) -> Result<T, StoreError> {
+    value.map_err(|error| DbError::from(error).during(verb))
 }

@@ -12,9 +12,9 @@ use uuid::Uuid;
 
 use super::batch::Flush;
 use super::core::Core;
+use super::error::{self, DbError, Effect, Retries};
 use super::known::{Holders, Probe, digest_of};
 use super::row;
-use super::trouble::{self, Effect, Tries, Trouble};
 use crate::job::{JobRecord, NewJob, Start};
 use crate::planted::{Bug, planted};
 use crate::store::{EnqueueAnswer, Enqueued, KeyTaken, StoreError, StoreErrorKind};
@@ -30,7 +30,7 @@ pub(super) struct EnqueueFlush(pub(super) Arc<Core>);
 impl Flush for EnqueueFlush {
     type Call = Vec<NewJob>;
     type Answer = EnqueueAnswer;
-    const DOING: &'static str = "enqueue";
+    const VERB: &'static str = "enqueue";
     // While one waits for the disk, the next is made.
     const IN_FLIGHT: usize = 2;
 
@@ -92,7 +92,7 @@ impl Flush for EnqueueFlush {
 /// stored the batch: then the lock is its own, and what is stored must not be said to be refused.
 fn is_of_one_call(error: &StoreError) -> bool {
     let may_be_stored = error.kind() == StoreErrorKind::OutcomeUnknown && !planted(Bug::OutcomeForgotten);
-    !may_be_stored && (error.kind() == StoreErrorKind::Rejected || trouble::is_lock_timeout(error))
+    !may_be_stored && (error.kind() == StoreErrorKind::Rejected || error::is_lock_timeout(error))
 }
 
 impl EnqueueFlush {
@@ -104,7 +104,7 @@ impl EnqueueFlush {
                 continue;
             }
             let answer = self.store(&call.iter().collect::<Vec<_>>()).await;
-            lock_timeouts.extend(answer.as_ref().err().filter(|error| trouble::is_lock_timeout(error)).cloned());
+            lock_timeouts.extend(answer.as_ref().err().filter(|error| error::is_lock_timeout(error)).cloned());
             answers.push(answer);
         }
         answers
@@ -112,34 +112,34 @@ impl EnqueueFlush {
 
     async fn store(&self, jobs: &[&NewJob]) -> Result<EnqueueAnswer, StoreError> {
         // An id is only ever used once, so a call whose answer was lost can be sent again: what it stored is known by it.
-        let mut tries = Tries::new(Self::DOING, Effect::Repeatable);
+        let mut retries = Retries::new(Self::VERB, Effect::Repeatable);
         let answer = loop {
             match self.try_store(jobs).await {
                 Ok(answer) => break answer,
-                Err(trouble) => tries.again(trouble).await?,
+                Err(error) => retries.again(error).await?,
             }
         };
         let new = answer.iter().flatten().filter(|one| one.created).map(|one| &one.job);
         self.0.lanes.lower(new.clone().map(Into::into));
         if new.clone().any(|job| job.run_at <= job.created_at) {
-            self.0.bell.ring();
+            self.0.notifier.notify();
         }
         Ok(answer)
     }
 
-    async fn try_store(&self, jobs: &[&NewJob]) -> Result<EnqueueAnswer, Trouble> {
-        let mut link = self.0.pool.get().await?;
-        let patience = link.patience();
+    async fn try_store(&self, jobs: &[&NewJob]) -> Result<EnqueueAnswer, DbError> {
+        let mut connection = self.0.pool.get().await?;
+        let limit = connection.timeout();
         let work = async {
-            let statements = Statements {
-                enqueue: link.prepare_cached(&self.0.sql.enqueue).await?,
-                known: link.prepare_cached(&self.0.sql.known).await?,
-                get: link.prepare_cached(&self.0.sql.get).await?,
+            let statements = EnqueueStatements {
+                enqueue: connection.prepare_cached(&self.0.sql.enqueue).await?,
+                known: connection.prepare_cached(&self.0.sql.known).await?,
+                get: connection.prepare_cached(&self.0.sql.get).await?,
             };
             if jobs.iter().all(|job| job.idempotency_key().is_none()) {
-                return store(&***link, &statements, jobs).await;
+                return store(&***connection, &statements, jobs).await;
             }
-            let transaction = link.transaction().await?;
+            let transaction = connection.transaction().await?;
             let answer = store(&*transaction, &statements, jobs).await?;
             match &answer {
                 Ok(_) => transaction.commit().await?,
@@ -147,13 +147,13 @@ impl EnqueueFlush {
             }
             Ok(answer)
         };
-        let answer = timeout(patience, work).await;
-        link.finish(answer)
+        let answer = timeout(limit, work).await;
+        connection.finish(answer)
     }
 }
 
 /// What [`store`] needs prepared.
-pub(super) struct Statements {
+pub(super) struct EnqueueStatements {
     pub(super) enqueue: Statement,
     pub(super) known: Statement,
     pub(super) get: Statement,
@@ -162,9 +162,9 @@ pub(super) struct Statements {
 /// Stores the jobs; the answers are in their order. If keys are taken, the caller has to roll back.
 pub(super) async fn store(
     client: &impl GenericClient,
-    statements: &Statements,
+    statements: &EnqueueStatements,
     jobs: &[&NewJob],
-) -> Result<EnqueueAnswer, Trouble> {
+) -> Result<EnqueueAnswer, DbError> {
     let columns = Columns::of(jobs);
     let mut stored = Stored::with_capacity(jobs.len());
     for row in client.query(&statements.enqueue, &columns.params()).await? {
@@ -196,7 +196,7 @@ pub(super) fn answer(
     stored: &Stored,
     holders: &Holders,
     records: &HashMap<Uuid, JobRecord>,
-) -> Result<EnqueueAnswer, Trouble> {
+) -> Result<EnqueueAnswer, DbError> {
     let taken = holders.taken(jobs);
     if !taken.is_empty() {
         return Ok(Err(taken));
@@ -208,7 +208,7 @@ pub(super) fn answer(
         }
         match holders.of(job).and_then(|holder| records.get(&holder)) {
             Some(known) => Ok(Enqueued { created: known.id == id, job: known.clone() }),
-            None => Err(Trouble::moved("a key was taken, and free again a moment later")),
+            None => Err(DbError::moved("a key was taken, and free again a moment later")),
         }
     });
     answers.collect::<Result<_, _>>().map(Ok)

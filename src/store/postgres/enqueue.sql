@@ -19,8 +19,6 @@ stored AS (
     ON CONFLICT DO NOTHING
     RETURNING j.id, j.queue, j.run_at, j.created_at
 ),
-counted AS (
-    INSERT INTO SCHEMA.count_deltas (queue, status, delta)
-    SELECT s.queue, 'queued', count(*) FROM stored s GROUP BY s.queue
-)
+moved AS (SELECT s.queue, NULL AS was, 'queued' AS is_now FROM stored s),
+COUNTED
 SELECT s.id, s.run_at, s.created_at FROM stored s

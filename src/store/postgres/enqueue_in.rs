@@ -3,8 +3,8 @@
 use tokio_postgres::Transaction;
 
 use super::PostgresStore;
-use super::enqueue::{Statements, store};
-use super::trouble::Trouble;
+use super::enqueue::{EnqueueStatements, store};
+use super::error::DbError;
 use super::wake::channel;
 use crate::job::NewJob;
 use crate::store::{EnqueueAnswer, Enqueued, NotStored};
@@ -57,7 +57,7 @@ impl PostgresStore {
         transaction: &mut Transaction<'_>,
         jobs: &[NewJob],
     ) -> Result<Vec<Enqueued>, NotStored> {
-        let answer = self.try_enqueue_in(transaction, jobs).await.map_err(|trouble| trouble.doing("enqueue_in"))?;
+        let answer = self.try_enqueue_in(transaction, jobs).await.map_err(|error| error.during("enqueue_in"))?;
         answer.map_err(NotStored::KeysTaken)
     }
 
@@ -65,11 +65,11 @@ impl PostgresStore {
         &self,
         transaction: &mut Transaction<'_>,
         jobs: &[NewJob],
-    ) -> Result<EnqueueAnswer, Trouble> {
+    ) -> Result<EnqueueAnswer, DbError> {
         if jobs.is_empty() {
             return Ok(Ok(Vec::new()));
         }
-        let statements = Statements {
+        let statements = EnqueueStatements {
             enqueue: transaction.prepare(&self.core.sql.enqueue).await?,
             known: transaction.prepare(&self.core.sql.known).await?,
             get: transaction.prepare(&self.core.sql.get).await?,

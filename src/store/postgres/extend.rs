@@ -1,4 +1,4 @@
-//! extend: running → running. Many leases in one statement, on a connection of its own. A row that somebody holds
+//! extend: running → running. Many leases in one statement, on a connection of its own. A row that another transaction holds
 //! locked is waited for only a moment: its lease is still held, and the next heartbeat comes in time.
 
 use std::collections::{BTreeMap, HashMap};
@@ -10,11 +10,17 @@ use tokio_postgres::Row;
 use uuid::Uuid;
 
 use super::core::Core;
+use super::error::{DbError, Effect, Retries};
 use super::row;
-use super::trouble::{Effect, Tries, Trouble};
 use crate::job::Progress;
 use crate::planted::{Bug, planted};
 use crate::store::{Beat, Extend, Extended, StoreError};
+
+pub(super) const EXTEND_LOCKED: &str = "\
+-- extend: which of the leases that were not extended are still held, their rows being locked by another transaction
+SELECT j.id, j.lease_token, j.cancel_requested
+FROM unnest($1::uuid[], $2::uuid[]) AS t(id, token)
+JOIN SCHEMA.jobs j ON j.id = t.id AND j.lease_token = t.token AND j.lease_expires_at IS NOT NULL";
 
 /// 5 + 20 + 80 ms: the verbs of this program hold a row no longer than that, on any day but a bad one.
 const WAITS: [Duration; 3] = [Duration::from_millis(5), Duration::from_millis(20), Duration::from_millis(80)];
@@ -33,17 +39,17 @@ pub(super) async fn extend(core: &Core, extend: Extend) -> Result<Vec<Extended>,
     if extend.beats.is_empty() {
         return Ok(Vec::new());
     }
-    let mut tries = Tries::new("extend", Effect::Repeatable);
+    let mut retries = Retries::new("extend", Effect::Repeatable);
     loop {
         match try_extend(core, &extend).await {
             Ok(answers) => return Ok(answers),
-            Err(trouble) => tries.again(trouble).await?,
+            Err(error) => retries.again(error).await?,
         }
     }
 }
 
-async fn try_extend(core: &Core, extend: &Extend) -> Result<Vec<Extended>, Trouble> {
-    let link = core.heartbeats.get().await?;
+async fn try_extend(core: &Core, extend: &Extend) -> Result<Vec<Extended>, DbError> {
+    let connection = core.heartbeats.get().await?;
     let work = async {
         let mut beats = Beats::new();
         for beat in &extend.beats {
@@ -54,8 +60,8 @@ async fn try_extend(core: &Core, extend: &Extend) -> Result<Vec<Extended>, Troub
         let mut held = Held::with_capacity(beats.len());
         let mut waits = WAITS.iter();
         loop {
-            step(core, &link, &mut beats, lease_ms, &mut held).await?;
-            let locked = locked(core, &link, &beats).await?;
+            step(core, &connection, &mut beats, lease_ms, &mut held).await?;
+            let locked = locked(core, &connection, &beats).await?;
             beats.retain(|lease, _| locked.contains_key(lease));
             match waits.next() {
                 Some(wait) if !beats.is_empty() => sleep(*wait).await,
@@ -72,38 +78,38 @@ async fn try_extend(core: &Core, extend: &Extend) -> Result<Vec<Extended>, Troub
         };
         Ok(extend.beats.iter().map(answer).collect())
     };
-    let answer = timeout(link.patience(), work).await;
-    link.finish(answer)
+    let answer = timeout(connection.timeout(), work).await;
+    connection.finish(answer)
 }
 
 /// Extends what is not locked, and moves it from `beats` to `held`, with whether cancellation was requested.
 async fn step(
     core: &Core,
-    link: &Object,
+    connection: &Object,
     beats: &mut Beats<'_>,
     lease_ms: Option<i64>,
     held: &mut Held,
-) -> Result<(), Trouble> {
+) -> Result<(), DbError> {
     let (ids, tokens): (Vec<Uuid>, Vec<Uuid>) = beats.keys().copied().unzip();
     let progress: Vec<Option<String>> =
         beats.values().map(|progress| progress.and_then(|progress| serde_json::to_string(progress).ok())).collect();
-    let statement = link.prepare_cached(&core.sql.extend).await?;
-    held.extend(read_held(&link.query(&statement, &[&ids, &tokens, &progress, &lease_ms]).await?)?);
+    let statement = connection.prepare_cached(&core.sql.extend).await?;
+    held.extend(read_held(&connection.query(&statement, &[&ids, &tokens, &progress, &lease_ms]).await?)?);
     beats.retain(|lease, _| !held.contains_key(lease));
     Ok(())
 }
 
 /// The leases that are held although they could not be extended just now.
-async fn locked(core: &Core, link: &Object, beats: &Beats<'_>) -> Result<Held, Trouble> {
+async fn locked(core: &Core, connection: &Object, beats: &Beats<'_>) -> Result<Held, DbError> {
     if beats.is_empty() {
         return Ok(Held::new());
     }
     let (ids, tokens): (Vec<Uuid>, Vec<Uuid>) = beats.keys().copied().unzip();
-    let statement = link.prepare_cached(&core.sql.extend_locked).await?;
-    read_held(&link.query(&statement, &[&ids, &tokens]).await?)
+    let statement = connection.prepare_cached(&core.sql.extend_locked).await?;
+    read_held(&connection.query(&statement, &[&ids, &tokens]).await?)
 }
 
-fn read_held(rows: &[Row]) -> Result<Held, Trouble> {
+fn read_held(rows: &[Row]) -> Result<Held, DbError> {
     rows.iter().map(|row| Ok(((row.try_get(0)?, row.try_get(1)?), row.try_get(2)?))).collect()
 }
 

@@ -3,7 +3,7 @@ WITH held AS MATERIALIZED (
     SELECT j.id, t.token, t.progress
     FROM unnest($1::uuid[], $2::uuid[], $3::text[]) AS t(id, token, progress) JOIN SCHEMA.jobs j ON j.id = t.id
     WHERE j.lease_token = t.token AND j.lease_expires_at IS NOT NULL
-    -- One row that somebody sits on must not cost the other leases their heartbeat.
+    -- One row that another transaction holds locked must not cost the other leases their heartbeat.
     FOR NO KEY UPDATE OF j SKIP LOCKED
 )
 UPDATE SCHEMA.jobs j

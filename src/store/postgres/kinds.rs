@@ -3,12 +3,30 @@
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
-use super::ask::{ask, read};
-use super::core::Core;
+use super::core::{Core, decode};
+use super::error::Effect;
 use super::row;
-use super::trouble::Effect;
 use crate::job::{Kind, KindDefaults, KindDefinition, QueueName};
 use crate::store::{StoreError, StoreErrorKind};
+
+pub(super) const PUT_KIND: &str = "\
+-- put_kind: declares a kind or changes its declaration; xmax is 0 in a row that is new
+INSERT INTO SCHEMA.kinds AS k (kind, payload_schema, queue, priority, max_attempts, timeout_ms, retry)
+VALUES ($1, $2, $3, $4, $5, $6, $7)
+ON CONFLICT (kind) DO UPDATE
+    SET payload_schema = excluded.payload_schema, queue = excluded.queue, priority = excluded.priority,
+        max_attempts = excluded.max_attempts, timeout_ms = excluded.timeout_ms, retry = excluded.retry
+RETURNING (k.xmax = 0)";
+
+pub(super) const DELETE_KIND: &str = "\
+-- delete_kind
+DELETE FROM SCHEMA.kinds k WHERE k.kind = $1 RETURNING k.kind";
+
+pub(super) const KINDS: &str = "\
+-- kinds: every declared kind, by name
+SELECT k.kind, k.payload_schema, k.queue, k.priority, k.max_attempts, k.timeout_ms, k.retry
+FROM SCHEMA.kinds k
+ORDER BY k.kind";
 
 pub(super) async fn put_kind(core: &Core, definition: KindDefinition) -> Result<bool, StoreError> {
     let unwritable = |error| StoreError::new(StoreErrorKind::Rejected, "put_kind").caused_by(error);
@@ -21,21 +39,21 @@ pub(super) async fn put_kind(core: &Core, definition: KindDefinition) -> Result<
     let kind = definition.kind.as_str();
     let params: [&(dyn ToSql + Sync); 7] =
         [&kind, &schema, &queue, &defaults.priority, &max_attempts, &timeout_ms, &retry];
-    let rows = ask(core, "put_kind", Effect::Once, &core.sql.put_kind, &params).await?;
-    rows.first().map_or(Ok(false), |row| read("put_kind", row.try_get(0)))
+    let rows = core.query("put_kind", Effect::Once, &core.sql.put_kind, &params).await?;
+    rows.first().map_or(Ok(false), |row| decode("put_kind", row.try_get(0)))
 }
 
 pub(super) async fn delete_kind(core: &Core, kind: Kind) -> Result<bool, StoreError> {
-    let rows = ask(core, "delete_kind", Effect::Once, &core.sql.delete_kind, &[&kind.as_str()]).await?;
+    let rows = core.query("delete_kind", Effect::Once, &core.sql.delete_kind, &[&kind.as_str()]).await?;
     Ok(!rows.is_empty())
 }
 
 pub(super) async fn kinds(core: &Core) -> Result<Vec<KindDefinition>, StoreError> {
-    let rows = ask(core, "kinds", Effect::Repeatable, &core.sql.kinds, &[]).await?;
-    rows.iter().map(|row| read("kinds", definition(row))).collect()
+    let rows = core.query("kinds", Effect::Repeatable, &core.sql.kinds, &[]).await?;
+    rows.iter().map(|row| decode("kinds", definition(row))).collect()
 }
 
-/// Lenient: a declaration that a foreign hand has damaged is read as far as it goes.
+/// Lenient: a declaration that a manual edit has damaged is read as far as it goes.
 fn definition(row: &Row) -> Result<KindDefinition, tokio_postgres::Error> {
     let json = |column| row.try_get::<_, Option<&str>>(column);
     Ok(KindDefinition {

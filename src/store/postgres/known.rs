@@ -5,13 +5,22 @@ use std::collections::HashMap;
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
-use super::ask::{ask, read};
-use super::core::Core;
-use super::trouble::Effect;
-use super::{get, row};
+use super::core::{Core, decode};
+use super::error::Effect;
+use super::{lookup, row};
 use crate::job::NewJob;
 use crate::planted::{Bug, planted};
 use crate::store::{KeyTaken, Known, StoreError};
+
+pub(super) const KNOWN: &str = "\
+-- known: which jobs have these ids or keys already, and whether they are the ones asked for
+SELECT t.id, j.id, true
+FROM unnest($1::uuid[]) AS t(id) JOIN SCHEMA.jobs j ON j.id = t.id
+UNION ALL
+SELECT t.id, j.id, coalesce(j.request_digest = t.request_digest, false)
+FROM unnest($1::uuid[], $2::text[], $3::uuid[]) AS t(id, idempotency_key, request_digest)
+    JOIN SCHEMA.jobs j ON j.idempotency_key = t.idempotency_key AND j.idempotency_key IS NOT NULL
+WHERE j.id <> t.id";
 
 /// Which jobs have the ids or keys of others, by the id that was asked for.
 #[derive(Default)]
@@ -68,13 +77,13 @@ pub(super) async fn known(core: &Core, jobs: Vec<NewJob>) -> Result<Vec<Option<K
     let jobs: Vec<&NewJob> = jobs.iter().collect();
     let (probe, mut holders) = (Probe::of(&jobs), Holders::default());
     let params: [&(dyn ToSql + Sync); 3] = [&probe.ids, &probe.keys, &probe.digests];
-    for row in ask(core, "known", Effect::Repeatable, &core.sql.known, &params).await? {
+    for row in core.query("known", Effect::Repeatable, &core.sql.known, &params).await? {
         let holder = || Ok((row.try_get(0)?, row.try_get(1)?, row.try_get(2)?));
-        let (asked, job, is_same) = read("known", holder())?;
+        let (asked, job, is_same) = decode("known", holder())?;
         holders.insert(asked, job, is_same);
     }
     let same = holders.0.values().filter(|holder| holder.is_same).map(|holder| row::id(holder.job)).collect();
-    let records = get::get(core, same).await?.into_iter().flatten();
+    let records = lookup::get(core, same).await?.into_iter().flatten();
     let records: HashMap<_, _> = records.map(|job| (*job.id.as_uuid(), job)).collect();
     let known = jobs.iter().map(|job| match holders.0.get(job.id().as_uuid())? {
         holder if holder.is_same => records.get(&holder.job).cloned().map(Known::Same),

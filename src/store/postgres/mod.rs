@@ -2,51 +2,44 @@
 //!
 //! One table of jobs is the truth; every verb is one conditional statement on it, fenced by the lease token, decided by
 //! the server's clock. What a process remembers (lanes, wakes) only hurries. Nothing here rests on isolation levels,
-//! replicas or this machine's clock. One file per verb, each beside its SQL; `pool` connects, `driver` is where the
-//! connections live, `cause` keeps data out of errors, `trouble` says what to try again, `batch` lets calls share a
-//! commit, `lanes` says where a claim starts to look.
+//! replicas or this machine's clock.
+//!
+//! The verbs on a job's way have a file each, beside their SQL: `enqueue`, `claim`, `extend`, `settle`, `reap`. The others
+//! stand with their noun: `lookup` and `operator` for jobs, `queues`, `kinds`, `tokens`. Around them: `open` and `migrate`;
+//! `pool` connects, `driver` is where the connections live, `core` is what every verb works with, `error` says what to try
+//! again, `batch` lets calls share a commit, `lanes` says where a claim starts to look, `wake` tells other processes.
 //!
 //! Nothing here logs what is stored, but the driver does: at `debug` it prints the parameters of every statement. A program
 //! that embeds this keeps the target `tokio_postgres` at `warn` in its own log filter.
 
-mod ask;
-mod attempts;
 mod batch;
-mod cancel;
-mod cause;
 mod claim;
 mod core;
-mod counts;
-mod delete;
 mod driver;
 mod enqueue;
 mod enqueue_in;
+mod error;
 mod extend;
-mod get;
 mod kinds;
 mod known;
 mod lanes;
-mod list;
+mod lookup;
 mod migrate;
-mod moment;
 mod observe;
 mod open;
-mod pause;
-mod ping;
+mod operator;
 mod pool;
-mod prune;
+mod queues;
 mod reap;
-mod redrive;
 mod row;
 mod settings;
 mod settle;
 mod sql;
 #[cfg(feature = "sqlx")]
 mod sqlx;
-mod stats;
+mod timestamp;
 mod tls;
 mod tokens;
-mod trouble;
 mod wake;
 
 use std::fmt;
@@ -59,15 +52,15 @@ use tokio::time::timeout;
 
 pub use enqueue_in::CallerTransaction;
 pub use migrate::migrate;
-pub use observe::{Observer, Written};
+pub use observe::{Observer, WriteCounters};
 pub use settings::PostgresSettings;
 
 use self::batch::Batcher;
 use self::core::Core;
 use self::enqueue::EnqueueFlush;
-use self::pool::Dial;
+use self::error::DbError;
+use self::pool::Connector;
 use self::settle::SettleFlush;
-use self::trouble::Trouble;
 use super::sealed::Sealed;
 use super::{
     Cancel, Cancelled, CatalogStore, Claim, Claimed, Delete, DeleteKind, DeleteToken, Deleted, Enqueued, Extend,
@@ -84,31 +77,33 @@ pub struct PostgresStore {
     settles: Batcher<SettleFlush>,
     /// One claim at a time: two of one process would only get in each other's way.
     claims: Mutex<()>,
-    patience: Duration,
+    /// How long a call may wait for its turn.
+    turn_timeout: Duration,
     schema: String,
 }
 
 impl PostgresStore {
     /// Connects and checks that the server and its tables can be trusted. Must be called within a Tokio runtime.
     pub async fn open(settings: PostgresSettings) -> Result<Self, OpenError> {
-        let dial = Dial::new(&settings)?;
-        let client = open::connect(&dial, &settings).await?;
-        open::check_server(&client, &dial, &settings).await?;
-        open::check_schema(&client, &dial, &settings).await?;
-        let core = Core::new(&dial, &settings).map_err(|error| pool::no_thread(&dial.shown, error))?;
+        let connector = Connector::new(&settings)?;
+        let client = open::connect(&connector, &settings).await?;
+        open::check_prepared_statements(&client, &connector, &settings).await?;
+        open::check_server(&client, &connector, &settings).await?;
+        open::check_schema(&client, &connector, &settings).await?;
+        let core = Core::new(&connector, &settings).map_err(|error| pool::no_thread(&connector.shown, error))?;
         let core = Arc::new(core);
-        let patience = settings.wait_timeout + settings.statement_timeout;
-        let (enqueues, flush_enqueues) = Batcher::new(EnqueueFlush(core.clone()), patience);
-        let (settles, flush_settles) = Batcher::new(SettleFlush(core.clone()), patience);
+        let turn_timeout = settings.wait_timeout + settings.statement_timeout;
+        let (enqueues, flush_enqueues) = Batcher::new(EnqueueFlush(core.clone()), turn_timeout);
+        let (settles, flush_settles) = Batcher::new(SettleFlush(core.clone()), turn_timeout);
         // Beside their connections: from a call to its answer there are two changes of thread, not four.
-        dial.driver().spawn(flush_enqueues);
-        dial.driver().spawn(flush_settles);
-        Ok(Self { enqueues, settles, claims: Mutex::new(()), patience, schema: settings.schema, core })
+        connector.driver().spawn(flush_enqueues);
+        connector.driver().spawn(flush_settles);
+        Ok(Self { enqueues, settles, claims: Mutex::new(()), turn_timeout, schema: settings.schema, core })
     }
 
-    /// Rings when jobs may have become ready, here or in another process.
+    /// Wakes its listeners when jobs may have become ready, here or in another process.
     pub fn wake(&self) -> &Wake {
-        self.core.bell.wake()
+        self.core.notifier.wake()
     }
 }
 
@@ -134,8 +129,8 @@ impl JobStore for PostgresStore {
     }
 
     async fn claim(&self, claim: Claim) -> Result<Claimed, StoreError> {
-        let turn = timeout(self.patience, self.claims.lock()).await;
-        let _turn = turn.map_err(|_| Trouble::no_turn().doing("claim"))?;
+        let turn = timeout(self.turn_timeout, self.claims.lock()).await;
+        let _turn = turn.map_err(|_| DbError::no_turn().during("claim"))?;
         claim::claim(&self.core, claim).await
     }
 
@@ -155,46 +150,46 @@ impl JobStore for PostgresStore {
     }
 
     async fn cancel(&self, cancel: Cancel) -> PerItem<Cancelled> {
-        cancel::cancel(&self.core, cancel.ids).await
+        operator::cancel(&self.core, cancel.ids).await
     }
 
     async fn redrive(&self, redrive: Redrive) -> PerItem<Redriven> {
-        redrive::redrive(&self.core, redrive.ids).await
+        operator::redrive(&self.core, redrive.ids).await
     }
 
     async fn delete(&self, delete: Delete) -> PerItem<Deleted> {
-        delete::delete(&self.core, delete.ids).await
+        operator::delete(&self.core, delete.ids).await
     }
 
     async fn prune(&self, prune: Prune) -> Result<Pruned, StoreError> {
-        prune::prune(&self.core, prune).await
+        operator::prune(&self.core, prune).await
     }
 
     async fn get(&self, ids: Vec<JobId>) -> Result<Vec<Option<JobRecord>>, StoreError> {
-        get::get(&self.core, ids).await
+        lookup::get(&self.core, ids).await
     }
 
     async fn list(&self, list: List) -> Result<Page, StoreError> {
-        list::list(&self.core, list).await
+        lookup::list(&self.core, list).await
     }
 
     async fn attempts(&self, id: JobId) -> Result<Option<Vec<AttemptRecord>>, StoreError> {
-        attempts::attempts(&self.core, id).await
+        lookup::attempts(&self.core, id).await
     }
 
     async fn stats(&self) -> Result<Stats, StoreError> {
-        stats::stats(&self.core).await
+        queues::stats(&self.core).await
     }
 }
 
 #[async_trait]
 impl CatalogStore for PostgresStore {
     async fn pause(&self, pause: Pause) -> Result<(), StoreError> {
-        pause::pause(&self.core, pause.queue).await
+        queues::pause(&self.core, pause.queue).await
     }
 
     async fn resume(&self, resume: Resume) -> Result<(), StoreError> {
-        pause::resume(&self.core, resume.queue).await
+        queues::resume(&self.core, resume.queue).await
     }
 
     async fn put_kind(&self, put: PutKind) -> Result<bool, StoreError> {
@@ -229,6 +224,6 @@ impl CatalogStore for PostgresStore {
 #[async_trait]
 impl Store for PostgresStore {
     async fn ping(&self) -> Result<(), StoreError> {
-        ping::ping(&self.core).await
+        self.core.ping().await
     }
 }

@@ -6,11 +6,10 @@ use std::fmt;
 use tokio_postgres::Client;
 use tokio_postgres::types::ToSql;
 
-use super::cause::Cause;
+use super::error::{Cause, DbError};
 use super::open::{check_server, connect};
-use super::pool::{Dial, quoted};
+use super::pool::{Connector, quoted};
 use super::settings::PostgresSettings;
-use super::trouble::Trouble;
 use crate::store::{OpenError, StoreError};
 
 /// What bears on durability and speed.
@@ -29,12 +28,12 @@ pub struct Observer {
     client: Client,
     backend: u32,
     /// Connections live on its thread.
-    _dial: Dial,
+    _dial: Connector,
 }
 
 /// What the server has written so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Written {
+pub struct WriteCounters {
     /// Bytes of write-ahead log, of the whole server.
     pub wal_bytes: u64,
     /// Transactions committed in this database, as far as backends have reported them.
@@ -44,15 +43,15 @@ pub struct Written {
 impl Observer {
     /// Connects.
     pub async fn connect(settings: &PostgresSettings) -> Result<Self, OpenError> {
-        let dial = Dial::new(settings)?;
-        let client = connect(&dial, settings).await?;
-        check_server(&client, &dial, settings).await?;
+        let connector = Connector::new(settings)?;
+        let client = connect(&connector, settings).await?;
+        check_server(&client, &connector, settings).await?;
         let asked = client.query_one("SELECT pg_backend_pid()", &[]).await.and_then(|row| row.try_get::<_, i32>(0));
         let backend = asked.map_err(|error| {
-            OpenError::new(&dial.shown, "the server does not say who it is", "see its message")
+            OpenError::new(&connector.shown, "the server does not say who it is", "see its message")
                 .caused_by(Cause::from(&error))
         })?;
-        Ok(Self { client, backend: backend.unsigned_abs(), _dial: dial })
+        Ok(Self { client, backend: backend.unsigned_abs(), _dial: connector })
     }
 
     /// The process that serves this connection.
@@ -71,11 +70,11 @@ impl Observer {
     }
 
     /// What was written so far.
-    pub async fn written(&self) -> Result<Written, StoreError> {
+    pub async fn written(&self) -> Result<WriteCounters, StoreError> {
         let wal: i64 = self.ask("SELECT (pg_current_wal_insert_lsn() - '0/0')::bigint", &[]).await?;
         let commits = "SELECT xact_commit FROM pg_stat_database WHERE datname = current_database()";
         let commits: i64 = self.ask(commits, &[]).await?;
-        Ok(Written { wal_bytes: wal.unsigned_abs(), commits: commits.unsigned_abs() })
+        Ok(WriteCounters { wal_bytes: wal.unsigned_abs(), commits: commits.unsigned_abs() })
     }
 
     /// How many connections there are under this application name, which the server cuts after 63 bytes.
@@ -99,7 +98,7 @@ impl Observer {
     }
 
     async fn execute(&self, sql: &str) -> Result<(), StoreError> {
-        self.client.batch_execute(sql).await.map_err(|error| Trouble::from(error).doing("observe"))
+        self.client.batch_execute(sql).await.map_err(|error| DbError::from(error).during("observe"))
     }
 
     async fn ask<T>(&self, sql: &str, params: &[&(dyn ToSql + Sync)]) -> Result<T, StoreError>
@@ -107,7 +106,7 @@ impl Observer {
         T: for<'a> tokio_postgres::types::FromSql<'a>,
     {
         let row = self.client.query_one(sql, params).await;
-        row.and_then(|row| row.try_get(0)).map_err(|error| Trouble::from(error).doing("observe"))
+        row.and_then(|row| row.try_get(0)).map_err(|error| DbError::from(error).during("observe"))
     }
 }
 

@@ -6,24 +6,27 @@ use tokio::time::timeout;
 use tokio_postgres::Client;
 use tokio_postgres::error::SqlState;
 
-use super::cause::Cause;
-use super::migrate::{MIGRATIONS, VERSIONS_TABLE};
-use super::pool::{Dial, quoted};
+use super::error::Cause;
+use super::migrate::{SUPPORTED, SchemaVersions, VERSIONS_TABLE};
+use super::pool::{Connector, quoted};
 use super::settings::PostgresSettings;
 use crate::store::OpenError;
 
 /// 13: older ones get no security fixes any more.
 const SERVER_MIN: i32 = 130_000;
 
+/// 2 s: as long as a pooler may take to make another connection.
+const POOLER_TIMEOUT: Duration = Duration::from_secs(2);
+
 /// Settings with which a server forgets what it has acknowledged.
 const UNSAFE: [(&str, &str); 3] = [("fsync", "off"), ("full_page_writes", "off"), ("synchronous_commit", "off")];
 
 /// A first connection, with every way it can fail put in words.
-pub(super) async fn connect(dial: &Dial, settings: &PostgresSettings) -> Result<Client, OpenError> {
+pub(super) async fn connect(connector: &Connector, settings: &PostgresSettings) -> Result<Client, OpenError> {
     // Name resolution and TLS are not covered by the driver's own limit.
     let limit = settings.connect_timeout + Duration::from_secs(1);
-    let connected = timeout(limit, dial.connect()).await;
-    let fail = |problem: &str, way_out: &str| OpenError::new(&dial.shown, problem, way_out);
+    let connected = timeout(limit, connector.connect()).await;
+    let fail = |problem: &str, way_out: &str| OpenError::new(&connector.shown, problem, way_out);
     let error = match connected {
         Ok(Ok((client, _))) => return Ok(client),
         Ok(Err(error)) => error,
@@ -59,18 +62,55 @@ fn chain(error: &dyn std::error::Error) -> String {
     }
 }
 
+/// A prepared statement is there when it is executed. A pooler in transaction mode runs every transaction on any of its
+/// connections, and the statement was prepared on one of them. Such a pooler hands out the connection first that was used
+/// last, so while somebody else has that one in a transaction, the statement is executed on another.
+pub(super) async fn check_prepared_statements(
+    client: &Client,
+    connector: &Connector,
+    settings: &PostgresSettings,
+) -> Result<(), OpenError> {
+    let other = connect(connector, settings).await?;
+    let tried = async {
+        let statement = client.prepare("SELECT 1").await?;
+        other.batch_execute("BEGIN").await?;
+        let executed = timeout(POOLER_TIMEOUT, client.query(&statement, &[])).await;
+        other.batch_execute("ROLLBACK").await?;
+        // A pooler with one connection lets the statement wait, and loses none.
+        executed.unwrap_or(Ok(Vec::new()))
+    };
+    let Err(error) = tried.await else { return Ok(()) };
+    let (problem, way_out) = match error.code().map(SqlState::code) {
+        Some("26000" | "42P05") => (
+            "a pooler in front of the server loses prepared statements",
+            "use its session mode, let it keep them (max_prepared_statements of pgbouncer 1.21 or newer), or connect to \
+             the server itself",
+        ),
+        _ => ("the server does not answer as PostgreSQL does", "check what the URL points to"),
+    };
+    Err(OpenError::new(&connector.shown, problem, way_out).caused_by(Cause::from(&error)))
+}
+
 /// The server is new enough and set up to keep what it acknowledges.
-pub(super) async fn check_server(client: &Client, dial: &Dial, settings: &PostgresSettings) -> Result<(), OpenError> {
+pub(super) async fn check_server(
+    client: &Client,
+    connector: &Connector,
+    settings: &PostgresSettings,
+) -> Result<(), OpenError> {
     let unasked = |error: tokio_postgres::Error| {
-        OpenError::new(&dial.shown, "the server does not answer as PostgreSQL does", "check what the URL points to")
-            .caused_by(Cause::from(&error))
+        OpenError::new(
+            &connector.shown,
+            "the server does not answer as PostgreSQL does",
+            "check what the URL points to",
+        )
+        .caused_by(Cause::from(&error))
     };
     let version: i32 = client
         .query_one("SELECT pg_catalog.current_setting('server_version_num')::integer", &[])
         .await
         .and_then(|row| row.try_get(0))
         .map_err(unasked)?;
-    check_version(version, &dial.shown)?;
+    check_version(version, &connector.shown)?;
     let names: Vec<&str> = UNSAFE.iter().map(|(name, _)| *name).collect();
     // What the server would do by itself; on these connections synchronous_commit has been set already.
     let sql = "SELECT name, reset_val FROM pg_catalog.pg_settings WHERE name = ANY($1)";
@@ -82,12 +122,12 @@ pub(super) async fn check_server(client: &Client, dial: &Dial, settings: &Postgr
         }
         if !settings.allow_unsafe_server_settings {
             return Err(OpenError::new(
-                &dial.shown,
+                &connector.shown,
                 format!("the server runs with {name} = {value} and can lose jobs it has acknowledged"),
                 format!("set {name} = on, or allow unsafe server settings if the data may be lost"),
             ));
         }
-        tracing::warn!(server = %dial.shown, "the server runs with {name} = {value}: acknowledged jobs can be lost");
+        tracing::warn!(server = %connector.shown, "the server runs with {name} = {value}: acknowledged jobs can be lost");
     }
     Ok(())
 }
@@ -101,8 +141,12 @@ fn check_version(version: i32, shown: &str) -> Result<(), OpenError> {
     Err(OpenError::new(shown, problem, format!("use PostgreSQL {least} or newer")))
 }
 
-/// The tables are the ones this program was made for.
-pub(super) async fn check_schema(client: &Client, dial: &Dial, settings: &PostgresSettings) -> Result<(), OpenError> {
+/// The tables are of a version that this program works on.
+pub(super) async fn check_schema(
+    client: &Client,
+    connector: &Connector,
+    settings: &PostgresSettings,
+) -> Result<(), OpenError> {
     let table = format!("{}.{VERSIONS_TABLE}", quoted(&settings.schema));
     let found = match client.query_one(&format!("SELECT coalesce(max(version), 0) FROM {table}"), &[]).await {
         Ok(row) => row.try_get::<_, i32>(0).unwrap_or(0),
@@ -111,36 +155,44 @@ pub(super) async fn check_schema(client: &Client, dial: &Dial, settings: &Postgr
             Some("42501") => {
                 let problem = format!("this user may not read the tables in schema {:?}", settings.schema);
                 let way_out = "GRANT it USAGE on the schema and ALL on its tables, or connect as their owner";
-                return Err(OpenError::new(&dial.shown, problem, way_out).caused_by(Cause::from(&error)));
+                return Err(OpenError::new(&connector.shown, problem, way_out).caused_by(Cause::from(&error)));
             }
             _ => {
                 let problem = "the version of its tables cannot be read";
-                return Err(
-                    OpenError::new(&dial.shown, problem, "see the server's message").caused_by(Cause::from(&error))
-                );
+                return Err(OpenError::new(&connector.shown, problem, "see the server's message")
+                    .caused_by(Cause::from(&error)));
             }
         },
     };
-    let known = MIGRATIONS.len() as i32;
+    check_schema_version(found, &SUPPORTED, connector, settings)
+}
+
+fn check_schema_version(
+    found: i32,
+    supported: &SchemaVersions,
+    connector: &Connector,
+    settings: &PostgresSettings,
+) -> Result<(), OpenError> {
+    let SchemaVersions { min, max } = *supported;
     let schema = &settings.schema;
-    let fail = |problem: String, way_out: &str| Err(OpenError::new(&dial.shown, problem, way_out));
+    let fail = |problem: String, way_out: &str| Err(OpenError::new(&connector.shown, problem, way_out));
     match found {
         0 => fail(format!("schema {schema:?} has no tables of this program"), "run `steadfast migrate`"),
-        older if older < known => fail(
-            format!("schema {schema:?} is at version {older}, this program needs {known}"),
+        older if older < min => fail(
+            format!("schema {schema:?} is at version {older}, this program needs {min} or newer"),
             "run `steadfast migrate`",
         ),
-        newer if newer > known => Err(newer_than_known(newer, dial, settings)),
+        newer if newer > max => Err(newer_than_known(newer, max, connector, settings)),
         _ => Ok(()),
     }
 }
 
 /// The tables were made by a later version of this program.
-pub(super) fn newer_than_known(found: i32, dial: &Dial, settings: &PostgresSettings) -> OpenError {
-    let (schema, known) = (&settings.schema, MIGRATIONS.len());
-    let problem = format!("schema {schema:?} is at version {found}, this program knows only up to {known}");
+pub(super) fn newer_than_known(found: i32, max: i32, connector: &Connector, settings: &PostgresSettings) -> OpenError {
+    let schema = &settings.schema;
+    let problem = format!("schema {schema:?} is at version {found}, this program knows only up to {max}");
     let way_out = "use the program that is as new as the tables: run `steadfast migrate` only with that one";
-    OpenError::new(&dial.shown, problem, way_out)
+    OpenError::new(&connector.shown, problem, way_out)
 }
 
 #[cfg(test)]
@@ -155,5 +207,21 @@ mod tests {
             error,
             "cannot open db: the server is PostgreSQL 12, too old for this program; use PostgreSQL 13 or newer"
         );
+    }
+
+    #[test]
+    fn every_schema_version_from_the_oldest_to_the_newest_known_is_accepted_and_no_other() {
+        let settings = PostgresSettings::new("postgres://me@db.example/jobs");
+        let connector = Connector::new(&settings).unwrap();
+        let check = |found| check_schema_version(found, &SchemaVersions { min: 3, max: 5 }, &connector, &settings);
+        assert!((3..=5).all(|found| check(found).is_ok()));
+        for (found, way_out) in [
+            (0, "has no tables of this program; run `steadfast migrate`"),
+            (2, "is at version 2, this program needs 3 or newer; run `steadfast migrate`"),
+            (6, "is at version 6, this program knows only up to 5; use the program that is as new as the tables"),
+        ] {
+            let error = check(found).unwrap_err().to_string();
+            assert!(error.contains(way_out), "{error}");
+        }
     }
 }

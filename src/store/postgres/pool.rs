@@ -15,15 +15,14 @@ use tokio_postgres::tls::TlsStream;
 use tokio_postgres::{Client, Connection, Socket};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-use super::cause::Cause;
 use super::driver::Driver;
+use super::error::{Cause, DbError};
 use super::settings::{Address, PostgresSettings};
-use super::trouble::Trouble;
 use crate::store::OpenError;
 
 /// Everything needed to make a connection.
 #[derive(Clone)]
-pub(super) struct Dial {
+pub(super) struct Connector {
     config: tokio_postgres::Config,
     tls: MakeRustlsConnect,
     session: Arc<str>,
@@ -33,7 +32,7 @@ pub(super) struct Dial {
     pub(super) shown: Arc<str>,
 }
 
-impl Dial {
+impl Connector {
     pub(super) fn new(settings: &PostgresSettings) -> Result<Self, OpenError> {
         let address = Address::parse(settings)?;
         let tls = super::tls::connector(&address.verify).map_err(|problem| {
@@ -66,19 +65,19 @@ impl Dial {
     }
 
     pub(super) async fn connect(&self) -> Result<(Client, JoinHandle<()>), tokio_postgres::Error> {
-        let dial = self.clone();
-        let dialled = self.driver.run(async move {
-            let (client, connection) = dial.connect_raw().await?;
+        let connector = self.clone();
+        let connected = self.driver.run(async move {
+            let (client, connection) = connector.connect_raw().await?;
             let task = tokio::spawn(async move {
                 if let Err(error) = connection.await {
                     let error = Cause::from(&error);
                     tracing::debug!(%error, "a PostgreSQL connection ended");
                 }
             });
-            client.batch_execute(&dial.session).await?;
+            client.batch_execute(&connector.session).await?;
             Ok((client, task))
         });
-        dialled.await
+        connected.await
     }
 
     /// The thread that connections live on.
@@ -98,7 +97,7 @@ pub(super) fn no_thread(shown: &str, error: std::io::Error) -> OpenError {
     OpenError::new(shown, "no thread can be started for its connections", way_out).caused_by(error)
 }
 
-impl Connect for Dial {
+impl Connect for Connector {
     fn connect(
         &self,
         _: &tokio_postgres::Config,
@@ -108,7 +107,7 @@ impl Connect for Dial {
     }
 }
 
-/// Settings of every connection. Statements name their schema, so the search path matters only to a held clock.
+/// Settings of every connection. EnqueueStatements name their schema, so the search path matters only to a held clock.
 fn session(settings: &PostgresSettings) -> String {
     let search_path = match &settings.clock_schema {
         Some(clock) => format!("{}, pg_catalog", quoted(clock)),
@@ -146,13 +145,13 @@ pub(super) fn quoted(name: &str) -> String {
 #[derive(Clone)]
 pub(super) struct Pool {
     connections: Deadpool,
-    patience: Duration,
+    timeout: Duration,
 }
 
 impl Pool {
-    pub(super) fn new(dial: &Dial, settings: &PostgresSettings, size: usize) -> Self {
+    pub(super) fn new(connector: &Connector, settings: &PostgresSettings, size: usize) -> Self {
         let config = ManagerConfig { recycling_method: RecyclingMethod::Fast };
-        let manager = Manager::from_connect(dial.config.clone(), dial.clone(), config);
+        let manager = Manager::from_connect(connector.config.clone(), connector.clone(), config);
         let connections = Deadpool::builder(manager)
             .max_size(size.max(1))
             // The one used last: its server process has all it needs at hand, and the others stay asleep.
@@ -164,52 +163,52 @@ impl Pool {
             .build()
             .expect("a runtime is given, which is all that building asks for");
         // The server breaks a statement off first and says so; only a silent server gets to the end of this.
-        Self { connections, patience: settings.statement_timeout + Duration::from_secs(2) }
+        Self { connections, timeout: settings.statement_timeout + Duration::from_secs(2) }
     }
 
-    /// A connection that answers. Give it back with [`Link::finish`]; one that is dropped without is closed, because
+    /// A connection that answers. Give it back with [`PooledConnection::finish`]; one that is dropped without is closed, because
     /// something may still be going on in it.
-    pub(super) async fn get(&self) -> Result<Link, Trouble> {
-        Ok(Link { object: Some(self.connections.get().await?), patience: self.patience })
+    pub(super) async fn get(&self) -> Result<PooledConnection, DbError> {
+        Ok(PooledConnection { object: Some(self.connections.get().await?), timeout: self.timeout })
     }
 }
 
 /// A connection taken from the pool.
-pub(super) struct Link {
+pub(super) struct PooledConnection {
     object: Option<Object>,
-    patience: Duration,
+    timeout: Duration,
 }
 
-impl Link {
+impl PooledConnection {
     /// How long to wait for work on this connection.
-    pub(super) fn patience(&self) -> Duration {
-        self.patience
+    pub(super) fn timeout(&self) -> Duration {
+        self.timeout
     }
 
     /// Gives the connection back if the work came to an end, well or not, and it is of use for more.
-    pub(super) fn finish<T>(mut self, answer: Result<Result<T, Trouble>, Elapsed>) -> Result<T, Trouble> {
-        let answer = answer.map_err(|_| Trouble::overdue())?;
-        if !answer.as_ref().is_err_and(Trouble::is_read_only) {
+    pub(super) fn finish<T>(mut self, answer: Result<Result<T, DbError>, Elapsed>) -> Result<T, DbError> {
+        let answer = answer.map_err(|_| DbError::overdue())?;
+        if !answer.as_ref().is_err_and(DbError::is_read_only) {
             drop(self.object.take());
         }
         answer
     }
 }
 
-impl Deref for Link {
+impl Deref for PooledConnection {
     type Target = Object;
     fn deref(&self) -> &Object {
-        self.object.as_ref().expect("only finish and drop take it, and both end the link")
+        self.object.as_ref().expect("only finish and drop take it, and both end the connection")
     }
 }
 
-impl DerefMut for Link {
+impl DerefMut for PooledConnection {
     fn deref_mut(&mut self) -> &mut Object {
-        self.object.as_mut().expect("only finish and drop take it, and both end the link")
+        self.object.as_mut().expect("only finish and drop take it, and both end the connection")
     }
 }
 
-impl Drop for Link {
+impl Drop for PooledConnection {
     fn drop(&mut self) {
         if let Some(object) = self.object.take() {
             drop(Object::take(object));

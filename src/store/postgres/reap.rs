@@ -1,5 +1,5 @@
 //! reap: running → retrying, failed_permanent or cancelled, for leases that have expired. Runs in every process; rows
-//! that somebody else is at are left to them. What becomes of a job is [`decide`]'s to say, as in settle.
+//! that another transaction holds locked are left to it. What becomes of a job is [`decide`]'s to say, as in settle.
 
 use std::collections::HashMap;
 
@@ -8,35 +8,35 @@ use tokio_postgres::Row;
 use uuid::Uuid;
 
 use super::core::Core;
+use super::error::{DbError, Effect, Retries};
 use super::settle::Endings;
-use super::trouble::{Effect, Tries, Trouble};
-use super::{counts, row};
+use super::{queues, row};
 use crate::job::limits::BATCH_MAX;
 use crate::job::{Ending, Expiry, Held, LeaseKey, RetryPolicy, Transition, decide};
 use crate::store::{Reap, Reaped, StoreError};
 
 pub(super) async fn reap(core: &Core, reap: Reap) -> Result<Vec<Reaped>, StoreError> {
-    let mut tries = Tries::new("reap", Effect::Once);
+    let mut retries = Retries::new("reap", Effect::Once);
     let reaped = loop {
         match try_reap(core, reap).await {
             Ok(reaped) => break reaped,
-            Err(trouble) => tries.again(trouble).await?,
+            Err(error) => retries.again(error).await?,
         }
     };
     // The reaper comes by regularly, which makes it a good time to tidy up.
-    if let Err(error) = counts::roll_up(core).await {
+    if let Err(error) = queues::roll_up(core).await {
         tracing::debug!(?error, "counts are rolled up another time");
     }
     Ok(reaped)
 }
 
-async fn try_reap(core: &Core, reap: Reap) -> Result<Vec<Reaped>, Trouble> {
-    let mut link = core.pool.get().await?;
-    let patience = link.patience();
+async fn try_reap(core: &Core, reap: Reap) -> Result<Vec<Reaped>, DbError> {
+    let mut connection = core.pool.get().await?;
+    let limit = connection.timeout();
     let work = async {
-        let find = link.prepare_cached(&core.sql.reap).await?;
-        let write = link.prepare_cached(&core.sql.settle).await?;
-        let transaction = link.transaction().await?;
+        let find = connection.prepare_cached(&core.sql.reap).await?;
+        let write = connection.prepare_cached(&core.sql.settle).await?;
+        let transaction = connection.transaction().await?;
         let limit = reap.limit.min(BATCH_MAX) as i64;
         let expired = transaction.query(&find, &[&limit]).await?;
         let mut endings = Endings::default();
@@ -58,12 +58,12 @@ async fn try_reap(core: &Core, reap: Reap) -> Result<Vec<Reaped>, Trouble> {
         let ids: Vec<_> = ids.collect::<Result<_, _>>()?;
         Ok(ids.iter().filter_map(|id| reaped.remove(id)).collect())
     };
-    let answer = timeout(patience, work).await;
-    link.finish(answer)
+    let answer = timeout(limit, work).await;
+    connection.finish(answer)
 }
 
 /// What becomes of one expired attempt, without and with a cancel request.
-fn ending(row: &Row) -> Result<(LeaseKey, u32, [Transition; 2], Reaped), Trouble> {
+fn ending(row: &Row) -> Result<(LeaseKey, u32, [Transition; 2], Reaped), DbError> {
     let lease = LeaseKey { job_id: row.try_get::<_, Uuid>(0)?.into(), token: row.try_get::<_, Uuid>(1)?.into() };
     let attempts = row::count(row.try_get(4)?);
     let expiry = if row.try_get(7)? { Expiry::Deadline } else { Expiry::Lease };

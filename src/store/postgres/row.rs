@@ -1,4 +1,4 @@
-//! From rows to the domain's words. Reading is lenient: a row that a foreign hand has damaged is still shown, as well
+//! From rows to the domain's words. Reading is lenient: a row that a manual edit has damaged is still shown, as well
 //! as it can be. Only [`strict`] refuses, because a damaged job must not be run.
 
 use std::time::Duration;
@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use tokio_postgres::Row;
 use uuid::Uuid;
 
-use super::moment::Moment;
+use super::timestamp::PgTimestamp;
 use crate::job::limits::NAME_MAX_BYTES;
 use crate::job::{JobId, JobRecord, Json, Kind, QueueName, Status, WorkerId};
 
@@ -19,40 +19,59 @@ pub(super) const JOB_COLUMNS: &str = "j.id, j.kind, j.queue, j.payload, j.status
 /// How many columns that is.
 pub(super) const JOB_COLUMN_COUNT: usize = 21;
 
+/// Reads [`JOB_COLUMNS`] from a row of tokio-postgres or of sqlx: both have a `try_get` that answers what it is asked for.
+macro_rules! job_from {
+    ($row:expr, $kind:expr, $queue:expr, $payload:expr) => {{
+        let row = $row;
+        let (kind, queue, payload) = ($kind, $queue, $payload);
+        let status = $crate::store::postgres::row::status(row.try_get(4)?);
+        let is_running = status == $crate::job::Status::Running;
+        let run_at: PgTimestamp = row.try_get(8)?;
+        let timeout_ms: Option<i64> = row.try_get(9)?;
+        let worker: Option<&str> = row.try_get(12)?;
+        let started_at: Option<PgTimestamp> = row.try_get(13)?;
+        let lease_expires_at: Option<PgTimestamp> = row.try_get(14)?;
+        let result: Option<&str> = row.try_get(16)?;
+        let progress: Option<&str> = row.try_get(17)?;
+        let created_at: PgTimestamp = row.try_get(18)?;
+        let updated_at: PgTimestamp = row.try_get(19)?;
+        let finished_at: Option<PgTimestamp> = row.try_get(20)?;
+        $crate::job::JobRecord {
+            id: $crate::store::postgres::row::id(row.try_get(0)?),
+            kind,
+            queue,
+            payload,
+            status,
+            priority: row.try_get(5)?,
+            attempts: $crate::store::postgres::row::count(row.try_get(6)?),
+            max_attempts: $crate::store::postgres::row::count(row.try_get(7)?),
+            run_at: run_at.timestamp(),
+            timeout_ms: timeout_ms.map(|ms| ms.max(0) as u64),
+            idempotency_key: row.try_get(10)?,
+            cancel_requested: row.try_get(11)?,
+            locked_by: worker.filter(|_| is_running).map($crate::store::postgres::row::worker),
+            locked_at: started_at.filter(|_| is_running).map(PgTimestamp::timestamp),
+            lease_expires_at: lease_expires_at.map(PgTimestamp::timestamp),
+            last_error: row.try_get(15)?,
+            result: result.map($crate::store::postgres::row::json),
+            progress: progress.and_then(|text| serde_json::from_str(text).ok()),
+            created_at: created_at.timestamp(),
+            updated_at: updated_at.timestamp(),
+            started_at: started_at.map(PgTimestamp::timestamp),
+            finished_at: finished_at.map(PgTimestamp::timestamp),
+        }
+    }};
+}
+#[cfg(feature = "sqlx")]
+pub(super) use job_from;
+
 /// A whole job.
 pub(super) fn job(row: &Row) -> Result<JobRecord, tokio_postgres::Error> {
     job_with(row, kind(row.try_get(1)?), queue(row.try_get(2)?), json(row.try_get(3)?))
 }
 
 fn job_with(row: &Row, kind: Kind, queue: QueueName, payload: Json) -> Result<JobRecord, tokio_postgres::Error> {
-    let status = status(row.try_get(4)?);
-    let started_at = time(row, 13)?;
-    let worker: Option<&str> = row.try_get(12)?;
-    let running = status == Status::Running;
-    Ok(JobRecord {
-        id: id(row.try_get(0)?),
-        kind,
-        queue,
-        payload,
-        status,
-        priority: row.try_get(5)?,
-        attempts: count(row.try_get(6)?),
-        max_attempts: count(row.try_get(7)?),
-        run_at: row.try_get::<_, Moment>(8)?.timestamp(),
-        timeout_ms: row.try_get::<_, Option<i64>>(9)?.map(|ms| ms.max(0) as u64),
-        idempotency_key: row.try_get(10)?,
-        cancel_requested: row.try_get(11)?,
-        locked_by: worker.filter(|_| running).map(self::worker),
-        locked_at: started_at.filter(|_| running),
-        lease_expires_at: time(row, 14)?,
-        last_error: row.try_get(15)?,
-        result: row.try_get::<_, Option<&str>>(16)?.map(json),
-        progress: row.try_get::<_, Option<&str>>(17)?.and_then(|text| serde_json::from_str(text).ok()),
-        created_at: row.try_get::<_, Moment>(18)?.timestamp(),
-        updated_at: row.try_get::<_, Moment>(19)?.timestamp(),
-        started_at,
-        finished_at: time(row, 20)?,
-    })
+    Ok(job_from!(row, kind, queue, payload))
 }
 
 /// A job that can be run; the error says why it cannot.
@@ -67,7 +86,7 @@ pub(super) fn strict(row: &Row) -> Result<JobRecord, String> {
 
 /// A time that may be absent, or one that only the database can say.
 pub(super) fn time(row: &Row, column: usize) -> Result<Option<Timestamp>, tokio_postgres::Error> {
-    Ok(row.try_get::<_, Option<Moment>>(column)?.map(Moment::timestamp))
+    Ok(row.try_get::<_, Option<PgTimestamp>>(column)?.map(PgTimestamp::timestamp))
 }
 
 pub(super) fn id(id: Uuid) -> JobId {

@@ -1,4 +1,4 @@
-//! How to reach a PostgreSQL and how patient to be with it. Nothing here connects; see `pool` and `open`.
+//! How to reach a PostgreSQL and with which timeouts. Nothing here connects; see `pool` and `open`.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -11,6 +11,7 @@ use crate::store::OpenError;
 
 /// Where the jobs are, and how to talk to the server.
 #[derive(Clone)]
+#[non_exhaustive]
 pub struct PostgresSettings {
     /// `postgres://user:password@host:5432/database?sslmode=verify-full`
     pub url: String,
@@ -30,11 +31,10 @@ pub struct PostgresSettings {
     pub allow_unsafe_server_settings: bool,
     /// How jobs are retried whose kind does not say. Of several processes, the one that records the failure decides.
     pub retry_default: RetryPolicy,
-    /// A schema with its own `now()`, for tests that hold the time.
-    #[doc(hidden)]
+    /// A schema whose `now()` is used instead of the server's: for tests that hold the time, as
+    /// [`HeldClock`](crate::store::HeldClock) does on SQLite.
     pub clock_schema: Option<String>,
-    /// `false`: every claim looks from the beginning. For the benchmark that shows why it should not.
-    #[doc(hidden)]
+    /// `false`: every claim looks from the beginning. For measuring what the low-water marks save.
     pub low_water_marks: bool,
 }
 
@@ -57,6 +57,42 @@ impl PostgresSettings {
             low_water_marks: true,
         }
     }
+
+    /// The schema that holds the tables.
+    pub fn schema(mut self, schema: impl Into<String>) -> Self {
+        self.schema = schema.into();
+        self
+    }
+
+    /// Connections for the verbs.
+    pub fn pool_size(mut self, pool_size: usize) -> Self {
+        self.pool_size = pool_size;
+        self
+    }
+
+    /// How long to try to connect.
+    pub fn connect_timeout(mut self, connect_timeout: Duration) -> Self {
+        self.connect_timeout = connect_timeout;
+        self
+    }
+
+    /// How long to wait for a free connection.
+    pub fn wait_timeout(mut self, wait_timeout: Duration) -> Self {
+        self.wait_timeout = wait_timeout;
+        self
+    }
+
+    /// How long the server may work on one statement.
+    pub fn statement_timeout(mut self, statement_timeout: Duration) -> Self {
+        self.statement_timeout = statement_timeout;
+        self
+    }
+
+    /// How jobs are retried whose kind does not say.
+    pub fn retry_default(mut self, retry_default: RetryPolicy) -> Self {
+        self.retry_default = retry_default;
+        self
+    }
 }
 
 impl fmt::Debug for PostgresSettings {
@@ -72,7 +108,7 @@ impl fmt::Debug for PostgresSettings {
 /// How far the server's certificate is checked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Verify {
-    /// Not at all: protects from who listens, not from who pretends.
+    /// Not at all: protects against an eavesdropper, not against a man in the middle.
     Nothing,
     /// Signed by a root that is trusted, whatever name it bears.
     Chain(Roots),
@@ -80,7 +116,7 @@ pub(super) enum Verify {
     ChainAndName(Roots),
 }
 
-/// Whom to trust.
+/// The root certificates that are trusted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Roots {
     /// This machine's store of certificates.

@@ -13,14 +13,39 @@ use tokio_postgres::types::ToSql;
 use tokio_postgres::{GenericClient, Row, Statement};
 use uuid::Uuid;
 
-use super::ask::{ask, read};
 use super::batch::Flush;
-use super::core::Core;
-use super::lanes::{Lane, Placed};
+use super::core::{Core, decode};
+use super::error::{self, DbError, Effect, Retries};
+use super::lanes::{Lane, LanePosition};
 use super::row;
-use super::trouble::{self, Effect, Tries, Trouble};
 use crate::job::{Ending, Held, Kind, LeaseKey, Outcome, RetryPolicy, Status, Transition, decide};
 use crate::store::{FailedAttempt, PerItem, Settle, Settled, StoreError, StoreErrorKind};
+
+pub(super) const SETTLE_FACTS: &str = "\
+-- settle: what decide needs to know of the attempts that are still held
+SELECT j.lease_token, j.attempts, j.max_attempts, k.retry, j.kind
+FROM unnest($1::uuid[], $2::uuid[]) AS t(id, token)
+JOIN SCHEMA.jobs j ON j.id = t.id AND j.lease_token = t.token AND j.lease_expires_at IS NOT NULL
+LEFT JOIN SCHEMA.kinds k ON k.kind = j.kind";
+
+pub(super) const SETTLE_ANSWER: &str = "\
+-- settle: how the attempts ended that these tokens belong to
+SELECT t.token, coalesce(j.outcome, a.outcome)
+FROM unnest($1::uuid[], $2::uuid[]) AS t(id, token)
+LEFT JOIN SCHEMA.jobs j ON j.id = t.id AND j.lease_token = t.token
+LEFT JOIN SCHEMA.attempts a ON a.job_id = t.id AND a.lease_token = t.token
+WHERE coalesce(j.outcome, a.outcome) IS NOT NULL";
+
+pub(super) const SETTLE_LOCKED: &str = "\
+-- settle: which of these jobs another transaction holds locked
+WITH free AS MATERIALIZED (
+    SELECT j.id
+    FROM unnest($1::uuid[]) AS t(id) JOIN SCHEMA.jobs j ON j.id = t.id
+    FOR NO KEY UPDATE OF j SKIP LOCKED
+)
+SELECT j.id
+FROM unnest($1::uuid[]) AS t(id) JOIN SCHEMA.jobs j ON j.id = t.id
+WHERE NOT EXISTS (SELECT FROM free f WHERE f.id = t.id)";
 
 /// Settles what has gathered.
 pub(super) struct SettleFlush(pub(super) Arc<Core>);
@@ -29,7 +54,7 @@ pub(super) struct SettleFlush(pub(super) Arc<Core>);
 impl Flush for SettleFlush {
     type Call = Vec<Settle>;
     type Answer = Vec<Result<Settled, StoreError>>;
-    const DOING: &'static str = "settle";
+    const VERB: &'static str = "settle";
     // While one waits for the disk, the next is made.
     const IN_FLIGHT: usize = 2;
 
@@ -47,7 +72,7 @@ impl Flush for SettleFlush {
     }
 }
 
-/// All at once; one by one if the database refuses one of them; without those that somebody holds locked.
+/// All at once; one by one if the database refuses one of them; without those that another transaction holds locked.
 async fn each(core: &Core, settles: &[Settle]) -> PerItem<Settled> {
     match settle(core, settles).await {
         Ok(settled) => Ok(settled.into_iter().map(Ok).collect()),
@@ -58,7 +83,7 @@ async fn each(core: &Core, settles: &[Settle]) -> PerItem<Settled> {
             }
             Ok(answers)
         }
-        Err(error) if trouble::is_lock_timeout(&error) => around_locked(core, settles, error).await,
+        Err(error) if error::is_lock_timeout(&error) => around_locked(core, settles, error).await,
         Err(error) => Err(error),
     }
 }
@@ -67,8 +92,8 @@ async fn each(core: &Core, settles: &[Settle]) -> PerItem<Settled> {
 async fn around_locked(core: &Core, settles: &[Settle], error: StoreError) -> PerItem<Settled> {
     let ids: Vec<Uuid> = settles.iter().map(|settle| *settle.lease.job_id.as_uuid()).collect();
     let mut locked = HashSet::new();
-    for row in ask(core, "settle", Effect::Repeatable, &core.sql.settle_locked, &[&ids]).await? {
-        locked.insert(row::id(read("settle", row.try_get(0))?));
+    for row in core.query("settle", Effect::Repeatable, &core.sql.settle_locked, &[&ids]).await? {
+        locked.insert(row::id(decode("settle", row.try_get(0))?));
     }
     let is_locked = |settle: &&Settle| locked.contains(&settle.lease.job_id);
     let free: Vec<Settle> = settles.iter().filter(|settle| !is_locked(settle)).cloned().collect();
@@ -87,20 +112,20 @@ async fn around_locked(core: &Core, settles: &[Settle], error: StoreError) -> Pe
 /// One answer per settle, in order.
 pub(super) async fn settle(core: &Core, settles: &[Settle]) -> Result<Vec<Settled>, StoreError> {
     // The same settle again gets the same answer.
-    let mut tries = Tries::new("settle", Effect::Repeatable);
+    let mut retries = Retries::new("settle", Effect::Repeatable);
     loop {
         match try_settle(core, settles).await {
             Ok(settled) => return Ok(settled),
-            Err(trouble) => tries.again(trouble).await?,
+            Err(error) => retries.again(error).await?,
         }
     }
 }
 
-async fn try_settle(core: &Core, settles: &[Settle]) -> Result<Vec<Settled>, Trouble> {
-    let link = core.pool.get().await?;
+async fn try_settle(core: &Core, settles: &[Settle]) -> Result<Vec<Settled>, DbError> {
+    let connection = core.pool.get().await?;
     let work = async {
-        let facts = facts(core, &link, settles).await?;
-        let written = write(core, &link, settles, &facts).await?;
+        let facts = facts(core, &connection, settles).await?;
+        let written = write(core, &connection, settles, &facts).await?;
         let mut unmatched = Vec::new();
         let mut answers = vec![Settled::Recorded; settles.len()];
         let mut counted = HashSet::new();
@@ -111,7 +136,7 @@ async fn try_settle(core: &Core, settles: &[Settle]) -> Result<Vec<Settled>, Tro
             }
         }
         if !unmatched.is_empty() {
-            let recorded = recorded(core, &link, unmatched.iter().map(|n| &settles[*n])).await?;
+            let recorded = recorded(core, &connection, unmatched.iter().map(|n| &settles[*n])).await?;
             for n in unmatched {
                 let said = settles[n].outcome.recorded_as().as_str();
                 let same = recorded.get(settles[n].lease.token.as_uuid()).is_some_and(|outcome| outcome == said);
@@ -120,8 +145,8 @@ async fn try_settle(core: &Core, settles: &[Settle]) -> Result<Vec<Settled>, Tro
         }
         Ok(answers)
     };
-    let answer = timeout(link.patience(), work).await;
-    link.finish(answer)
+    let answer = timeout(connection.timeout(), work).await;
+    connection.finish(answer)
 }
 
 /// What decide needs to know of a held attempt.
@@ -138,16 +163,16 @@ fn needs_facts(outcome: &Outcome) -> bool {
     !matches!(outcome, Outcome::Succeeded(_) | Outcome::Cancelled)
 }
 
-async fn facts(core: &Core, link: &Object, settles: &[Settle]) -> Result<HashMap<Uuid, Fact>, Trouble> {
+async fn facts(core: &Core, connection: &Object, settles: &[Settle]) -> Result<HashMap<Uuid, Fact>, DbError> {
     let asked = settles.iter().filter(|settle| needs_facts(&settle.outcome));
     let (ids, tokens): (Vec<Uuid>, Vec<Uuid>) =
         asked.map(|settle| (settle.lease.job_id.as_uuid(), settle.lease.token.as_uuid())).unzip();
     if ids.is_empty() {
         return Ok(HashMap::new());
     }
-    let statement = link.prepare_cached(&core.sql.settle_facts).await?;
+    let statement = connection.prepare_cached(&core.sql.settle_facts).await?;
     let mut facts = HashMap::with_capacity(ids.len());
-    for row in link.query(&statement, &[&ids, &tokens]).await? {
+    for row in connection.query(&statement, &[&ids, &tokens]).await? {
         let retry: Option<&str> = row.try_get(3)?;
         let fact = Fact {
             attempts: row::count(row.try_get(1)?),
@@ -163,10 +188,10 @@ async fn facts(core: &Core, link: &Object, settles: &[Settle]) -> Result<HashMap
 /// Writes what can be written and answers which leases those were.
 async fn write(
     core: &Core,
-    link: &Object,
+    connection: &Object,
     settles: &[Settle],
     facts: &HashMap<Uuid, Fact>,
-) -> Result<HashSet<LeaseKey>, Trouble> {
+) -> Result<HashSet<LeaseKey>, DbError> {
     let (mut endings, mut failures) = (Endings::default(), Vec::new());
     for settle in settles {
         let fact = facts.get(settle.lease.token.as_uuid());
@@ -193,8 +218,8 @@ async fn write(
     if endings.is_empty() {
         return Ok(HashSet::new());
     }
-    let statement = link.prepare_cached(&core.sql.settle).await?;
-    let written = endings.write(&***link, &statement).await?;
+    let statement = connection.prepare_cached(&core.sql.settle).await?;
+    let written = endings.write(&***connection, &statement).await?;
     written.announce(core)?;
     for (lease, failed) in failures {
         written.log(lease, failed);
@@ -205,13 +230,13 @@ async fn write(
 /// How the attempts ended that these settles speak of, by token.
 async fn recorded<'a>(
     core: &Core,
-    link: &Object,
+    connection: &Object,
     settles: impl Iterator<Item = &'a Settle>,
-) -> Result<HashMap<Uuid, String>, Trouble> {
+) -> Result<HashMap<Uuid, String>, DbError> {
     let (ids, tokens): (Vec<Uuid>, Vec<Uuid>) =
         settles.map(|settle| (settle.lease.job_id.as_uuid(), settle.lease.token.as_uuid())).unzip();
-    let statement = link.prepare_cached(&core.sql.settle_answer).await?;
-    let rows = link.query(&statement, &[&ids, &tokens]).await?;
+    let statement = connection.prepare_cached(&core.sql.settle_answer).await?;
+    let rows = connection.query(&statement, &[&ids, &tokens]).await?;
     rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
 }
 
@@ -249,7 +274,7 @@ impl Endings {
         mut self,
         client: &impl GenericClient,
         statement: &Statement,
-    ) -> Result<Written, tokio_postgres::Error> {
+    ) -> Result<WrittenEndings, tokio_postgres::Error> {
         // In one order everywhere, so that two processes cannot wait for each other.
         self.rows.sort_by_key(|row| row.lease.job_id);
         let column = |of: &dyn Fn(&EndingRow) -> Uuid| self.rows.iter().map(of).collect::<Vec<_>>();
@@ -266,20 +291,20 @@ impl Endings {
             self.rows.iter().map(|row| row.to.result.as_ref().map(|json| json.as_str())).collect();
         let params: [&(dyn ToSql + Sync); 9] =
             [&ids, &tokens, &recorded, &to, &to_if_cancelling, &given_back, &run_in_us, &errors, &results];
-        Written::read(client.query(statement, &params).await?)
+        WrittenEndings::read(client.query(statement, &params).await?)
     }
 }
 
 /// What the statement that writes endings answers.
 #[derive(Default)]
-pub(super) struct Written {
+pub(super) struct WrittenEndings {
     leases: HashSet<LeaseKey>,
     /// Tokens of those that ended because they were asked to.
     cancelled: Vec<Uuid>,
     waits_again: Vec<Row>,
 }
 
-impl Written {
+impl WrittenEndings {
     fn read(rows: Vec<Row>) -> Result<Self, tokio_postgres::Error> {
         let mut written = Self::default();
         for row in rows {
@@ -304,18 +329,18 @@ impl Written {
         }
     }
 
-    /// Jobs that wait again lower the mark of their lane; those that are due wake whoever waits for work.
-    pub(super) fn announce(&self, core: &Core) -> Result<(), Trouble> {
+    /// Jobs that wait again lower the low-water mark of their lane; those that are due wake whoever waits for work.
+    pub(super) fn announce(&self, core: &Core) -> Result<(), DbError> {
         let (mut ready, mut due) = (Vec::new(), false);
         for row in &self.waits_again {
             let lane = Lane { queue: row.try_get(3)?, kind: row.try_get(4)?, priority: row.try_get(5)? };
-            ready.push(Placed(lane, (row.try_get(6)?, row.try_get(2)?)));
+            ready.push(LanePosition(lane, (row.try_get(6)?, row.try_get(2)?)));
             due |= row.try_get::<_, bool>(7)?;
         }
         core.lanes.lower(ready.into_iter());
         // One that waits for its backoff is found by polling.
         if due {
-            core.bell.ring();
+            core.notifier.notify();
         }
         Ok(())
     }

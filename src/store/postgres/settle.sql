@@ -23,12 +23,8 @@ settled AS (
     WHERE j.id = t.id AND j.lease_token = t.token AND j.lease_expires_at IS NOT NULL
     RETURNING j.id, j.lease_token, j.queue, j.kind, j.priority, j.run_at, j.status, j.run_at <= now() AS due
 ),
-counted AS (
-    INSERT INTO SCHEMA.count_deltas (queue, status, delta)
-    SELECT moved.queue, change.status, change.sign * moved.n
-    FROM (SELECT s.queue, s.status, count(*) AS n FROM settled s GROUP BY s.queue, s.status) moved
-        CROSS JOIN LATERAL (VALUES ('running', -1), (moved.status, 1)) AS change(status, sign)
-)
+moved AS (SELECT s.queue, 'running' AS was, s.status AS is_now FROM settled s),
+COUNTED
 -- Which were written, and which of them were cancelled, in one row, and a row for each that waits again: most do not.
 SELECT array_agg(s.id), array_agg(s.lease_token), NULL, NULL, NULL, NULL, NULL, NULL,
        array_agg(s.lease_token) FILTER (WHERE s.status = 'cancelled')

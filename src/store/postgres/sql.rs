@@ -1,78 +1,148 @@
-//! The statements, one file per verb, with the schema's name written in.
+//! The statements, with what they share written in. Those of the verbs on a job's way have a file each; the others stand in
+//! the Rust file of what they are about.
 
 use super::pool::quoted;
 use super::row::JOB_COLUMNS;
+use super::{claim, extend, kinds, known, lookup, operator, queues, settle, tokens};
 use crate::planted::{Bug, planted};
 
 macro_rules! statements {
-    ($($name:ident),* $(,)?) => {
+    ($($name:ident: $text:expr),* $(,)?) => {
         /// Every statement, ready to be prepared.
         pub(super) struct Sql {
             $(pub(super) $name: String,)*
         }
 
         impl Sql {
-            pub(super) fn new(schema: &str) -> Self {
-                for (bug, taken, _) in SABOTAGES.iter().filter(|(bug, ..)| planted(*bug)) {
-                    let texts = [$(include_str!(concat!(stringify!($name), ".sql"))),*];
-                    assert!(texts.iter().any(|text| text.contains(taken)), "{bug:?} finds nothing to take: {taken:?}");
+            fn with(schema: &str, sabotages: &[Sabotage]) -> Self {
+                let mut sql = Self { $($name: rendered($text, schema),)* };
+                for sabotage in sabotages {
+                    sabotage.apply([$(&mut sql.$name),*]);
                 }
-                Self { $($name: rendered(include_str!(concat!(stringify!($name), ".sql")), schema),)* }
+                sql
             }
         }
     };
 }
 
 statements!(
-    attempts,
-    bury,
-    cancel,
-    claim,
-    delete,
-    delete_kind,
-    delete_token,
-    enqueue,
-    extend,
-    extend_locked,
-    get,
-    had_token,
-    kinds,
-    known,
-    lanes,
-    list,
-    list_dead,
-    list_dead_floor,
-    list_floor,
-    list_running,
-    pause,
-    paused,
-    prune,
-    put_kind,
-    put_token,
-    reap,
-    redrive,
-    resume,
-    roll_up,
-    settle,
-    settle_answer,
-    settle_facts,
-    settle_locked,
-    stats,
-    tokens,
+    attempts: lookup::ATTEMPTS,
+    cancel: operator::CANCEL,
+    claim: include_str!("claim.sql"),
+    dead_letter: claim::DEAD_LETTER,
+    delete: operator::DELETE,
+    delete_kind: kinds::DELETE_KIND,
+    delete_token: tokens::DELETE_TOKEN,
+    enqueue: include_str!("enqueue.sql"),
+    extend: include_str!("extend.sql"),
+    extend_locked: extend::EXTEND_LOCKED,
+    get: lookup::GET,
+    had_token: tokens::HAD_TOKEN,
+    kinds: kinds::KINDS,
+    known: known::KNOWN,
+    lanes: claim::LANES,
+    list: lookup::LIST,
+    list_dead: lookup::LIST_DEAD,
+    list_dead_floor: lookup::LIST_DEAD_FLOOR,
+    list_floor: lookup::LIST_FLOOR,
+    list_running: lookup::LIST_RUNNING,
+    pause: queues::PAUSE,
+    paused: queues::PAUSED,
+    prune: operator::PRUNE,
+    put_kind: kinds::PUT_KIND,
+    put_token: tokens::PUT_TOKEN,
+    reap: include_str!("reap.sql"),
+    redrive: operator::REDRIVE,
+    resume: queues::RESUME,
+    roll_up: queues::ROLL_UP,
+    settle: include_str!("settle.sql"),
+    settle_answer: settle::SETTLE_ANSWER,
+    settle_facts: settle::SETTLE_FACTS,
+    settle_locked: settle::SETTLE_LOCKED,
+    stats: queues::STATS,
+    tokens: tokens::TOKENS,
 );
 
-/// What planted bugs take from the statements, and what they leave.
-const SABOTAGES: [(Bug, &str, &str); 5] = [
-    (Bug::SettleUnfenced, " AND j.lease_token = t.token AND j.lease_expires_at IS NOT NULL", ""),
-    (Bug::LiveLeasesReaped, "j.lease_expires_at <= now()", "j.lease_expires_at <= now() + interval '1 hour'"),
-    (Bug::JobLeasedTwice, "FOR UPDATE SKIP LOCKED\n    ) ready", ") ready"),
-    (Bug::LastAdminDeleted, "ORDER BY t.id FOR UPDATE", ""),
-    (Bug::CauseForgotten, "WHERE p.lease_token IS NOT NULL", "WHERE false"),
+/// Appends what a statement changes in the counts. The statement has a `moved (queue, was, is_now)`, one row for each job;
+/// `was` is null for a job that is new, `is_now` for one that is gone.
+const COUNTED: &str = "counted AS (
+    INSERT INTO SCHEMA.count_deltas (queue, status, delta)
+    SELECT moves.queue, change.status, change.sign * moves.n
+    FROM (SELECT m.queue, m.was, m.is_now, count(*) AS n FROM moved m GROUP BY m.queue, m.was, m.is_now) moves
+        CROSS JOIN LATERAL (VALUES (moves.was, -1), (moves.is_now, 1)) AS change(status, sign)
+    WHERE change.status IS NOT NULL
+)";
+
+impl Sql {
+    pub(super) fn new(schema: &str) -> Self {
+        let alive: Vec<Sabotage> = SABOTAGES.into_iter().filter(|sabotage| planted(sabotage.bug)).collect();
+        Self::with(schema, &alive)
+    }
+}
+
+/// `COUNTED` and `JOB_COLUMNS` become what they stand for, `SCHEMA.` the schema's name.
+pub(super) fn rendered(text: &str, schema: &str) -> String {
+    let text = text.replace("COUNTED\n", &format!("{COUNTED}\n")).replace("JOB_COLUMNS", JOB_COLUMNS);
+    text.replace("SCHEMA.", &format!("{}.", quoted(schema)))
+}
+
+/// What a planted bug takes from the statements, and what it leaves.
+struct Sabotage {
+    bug: Bug,
+    taken: &'static str,
+    left: &'static str,
+}
+
+const SABOTAGES: [Sabotage; 5] = [
+    Sabotage {
+        bug: Bug::SettleUnfenced,
+        taken: " AND j.lease_token = t.token AND j.lease_expires_at IS NOT NULL",
+        left: "",
+    },
+    Sabotage {
+        bug: Bug::LiveLeasesReaped,
+        taken: "j.lease_expires_at <= now()",
+        left: "j.lease_expires_at <= now() + interval '1 hour'",
+    },
+    Sabotage { bug: Bug::JobLeasedTwice, taken: "FOR UPDATE SKIP LOCKED\n    ) ready", left: ") ready" },
+    Sabotage { bug: Bug::LastAdminDeleted, taken: "ORDER BY t.id FOR UPDATE", left: "" },
+    Sabotage { bug: Bug::CauseForgotten, taken: "WHERE p.lease_token IS NOT NULL", left: "WHERE false" },
 ];
 
-/// `SCHEMA.` becomes the schema's name, `JOB_COLUMNS` the columns that `row` reads.
-pub(super) fn rendered(text: &str, schema: &str) -> String {
-    let text = text.replace("SCHEMA.", &format!("{}.", quoted(schema))).replace("JOB_COLUMNS", JOB_COLUMNS);
-    let alive = SABOTAGES.iter().filter(|(bug, ..)| planted(*bug));
-    alive.fold(text, |text, (_, taken, left)| text.replace(taken, left))
+impl Sabotage {
+    /// Panics if there is nothing to take: a bug that breaks nothing would let the test that looks for it pass.
+    fn apply<const N: usize>(&self, statements: [&mut String; N]) {
+        let mut is_applied = false;
+        for statement in statements {
+            is_applied |= statement.contains(self.taken);
+            *statement = statement.replace(self.taken, self.left);
+        }
+        assert!(is_applied, "planted bug {:?}: no statement contains {:?} any more", self.bug, self.taken);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_sabotage_finds_what_it_takes() {
+        Sql::with("public", &SABOTAGES);
+    }
+
+    #[test]
+    #[should_panic(expected = "planted bug KeyIgnored: no statement contains")]
+    fn a_sabotage_that_finds_nothing_to_take_is_loud() {
+        Sql::with("public", &[Sabotage { bug: Bug::KeyIgnored, taken: "no such text", left: "" }]);
+    }
+
+    #[test]
+    fn what_statements_share_is_written_in() {
+        let sql = Sql::with("Jobs of \"Ours\"", &[]);
+        let counting = [&sql.cancel, &sql.claim, &sql.dead_letter, &sql.delete, &sql.enqueue, &sql.prune, &sql.redrive];
+        for statement in counting.into_iter().chain([&sql.settle]) {
+            assert!(statement.contains("INSERT INTO \"Jobs of \"\"Ours\"\"\".count_deltas"), "{statement}");
+            assert!(!statement.contains("COUNTED") && !statement.contains("SCHEMA."), "{statement}");
+        }
+    }
 }

@@ -2,22 +2,19 @@
 
 use std::collections::HashMap;
 
-use jiff::Timestamp;
 use sqlx::error::BoxDynError;
 use sqlx::postgres::{PgRow, PgTypeInfo, PgValueFormat, PgValueRef};
 use sqlx::{AssertSqlSafe, Connection, Decode, Postgres, Row, Transaction, Type};
-use uuid::Uuid;
 
 use super::PostgresStore;
-use super::cause::Cause;
 use super::enqueue::{Columns, Stored, answer};
 use super::enqueue_in::{CallerTransaction, sealed};
+use super::error::{Cause, DbError};
 use super::known::{Holders, Probe};
-use super::moment::Moment;
 use super::row;
-use super::trouble::Trouble;
+use super::timestamp::PgTimestamp;
 use super::wake::channel;
-use crate::job::{JobRecord, NewJob, Status};
+use crate::job::{JobRecord, NewJob};
 use crate::store::{EnqueueAnswer, Enqueued, NotStored, StoreError, StoreErrorKind};
 
 impl sealed::Sealed for Transaction<'_, Postgres> {}
@@ -41,14 +38,14 @@ impl PostgresStore {
             let kind = if refused { StoreErrorKind::Rejected } else { StoreErrorKind::Unavailable };
             StoreError::new(kind, "enqueue_in").caused_by(Cause::from(&error))
         })?;
-        answer.map_err(|trouble| trouble.doing("enqueue_in"))?.map_err(NotStored::KeysTaken)
+        answer.map_err(|error| error.during("enqueue_in"))?.map_err(NotStored::KeysTaken)
     }
 
     async fn try_enqueue_in_sqlx(
         &self,
         transaction: &mut Transaction<'_, Postgres>,
         jobs: &[NewJob],
-    ) -> Result<Result<EnqueueAnswer, Trouble>, sqlx::Error> {
+    ) -> Result<Result<EnqueueAnswer, DbError>, sqlx::Error> {
         if jobs.is_empty() {
             return Ok(Ok(Ok(Vec::new())));
         }
@@ -71,7 +68,8 @@ impl PostgresStore {
             .await?;
         let mut stored = Stored::with_capacity(rows.len());
         for row in &rows {
-            stored.insert(row.try_get::<Uuid, _>(0)?, (row.try_get::<Time, _>(1)?.0, row.try_get::<Time, _>(2)?.0));
+            let (run_at, created_at): (PgTimestamp, PgTimestamp) = (row.try_get(1)?, row.try_get(2)?);
+            stored.insert(row.try_get(0)?, (run_at.timestamp(), created_at.timestamp()));
         }
         let missing: Vec<&NewJob> =
             jobs.iter().copied().filter(|job| !stored.contains_key(job.id().as_uuid())).collect();
@@ -103,51 +101,20 @@ impl PostgresStore {
 
 /// As [`row::job`], from sqlx's rows.
 fn job(row: &PgRow) -> Result<JobRecord, sqlx::Error> {
-    let time = |column| row.try_get::<Option<Time>, _>(column).map(|time| time.map(|time| time.0));
-    let always = |column| row.try_get::<Time, _>(column).map(|time| time.0);
-    let status = row::status(row.try_get(4)?);
-    let running = status == Status::Running;
-    Ok(JobRecord {
-        id: row::id(row.try_get(0)?),
-        kind: row::kind(row.try_get(1)?),
-        queue: row::queue(row.try_get(2)?),
-        payload: row::json(row.try_get(3)?),
-        status,
-        priority: row.try_get(5)?,
-        attempts: row::count(row.try_get(6)?),
-        max_attempts: row::count(row.try_get(7)?),
-        run_at: always(8)?,
-        timeout_ms: row.try_get::<Option<i64>, _>(9)?.map(|ms| ms.max(0) as u64),
-        idempotency_key: row.try_get(10)?,
-        cancel_requested: row.try_get(11)?,
-        locked_by: row.try_get::<Option<&str>, _>(12)?.filter(|_| running).map(row::worker),
-        locked_at: time(13)?.filter(|_| running),
-        lease_expires_at: time(14)?,
-        last_error: row.try_get(15)?,
-        result: row.try_get::<Option<&str>, _>(16)?.map(row::json),
-        progress: row.try_get::<Option<&str>, _>(17)?.and_then(|text| serde_json::from_str(text).ok()),
-        created_at: always(18)?,
-        updated_at: always(19)?,
-        started_at: time(13)?,
-        finished_at: time(20)?,
-    })
+    Ok(row::job_from!(row, row::kind(row.try_get(1)?), row::queue(row.try_get(2)?), row::json(row.try_get(3)?)))
 }
 
-/// `timestamptz`, which sqlx reads only into other crates' types.
-struct Time(Timestamp);
-
-impl Type<Postgres> for Time {
+impl Type<Postgres> for PgTimestamp {
     fn type_info() -> PgTypeInfo {
         PgTypeInfo::with_name("timestamptz")
     }
 }
 
-impl<'r> Decode<'r, Postgres> for Time {
+impl<'r> Decode<'r, Postgres> for PgTimestamp {
     fn decode(value: PgValueRef<'r>) -> Result<Self, BoxDynError> {
         if value.format() == PgValueFormat::Text {
             return Err("a time came as text".into());
         }
-        let us = i64::from_be_bytes(value.as_bytes()?.try_into()?);
-        Ok(Self(Moment::from_wire(us).timestamp()))
+        Ok(Self::from_wire(i64::from_be_bytes(value.as_bytes()?.try_into()?)))
     }
 }

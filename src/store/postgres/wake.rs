@@ -13,45 +13,45 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_postgres::{AsyncMessage, Client};
 use uuid::Uuid;
 
-use super::cause::Cause;
 use super::driver::AbortOnDrop;
-use super::pool::{Dial, quoted};
+use super::error::Cause;
+use super::pool::{Connector, quoted};
 use super::settings::PostgresSettings;
 use crate::store::Wake;
 
 /// 5 ms: at most 200 notifications a second from one process, however fast it enqueues.
-const RING_GAP: Duration = Duration::from_millis(5);
+const NOTIFY_INTERVAL: Duration = Duration::from_millis(5);
 /// 5 s without an answer: the connection is as good as dead.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 /// 10 s: how rarely a server that is down is tried.
 const BACKOFF_MAX: Duration = Duration::from_secs(10);
 
-/// Rings here and in the other processes.
-pub(super) struct Bell {
+/// Notifies the listeners of this process and of the others.
+pub(super) struct Notifier {
     wake: Wake,
-    rung: Arc<Notify>,
+    requested: Arc<Notify>,
     _task: AbortOnDrop,
 }
 
-impl Bell {
-    pub(super) fn start(dial: &Dial, settings: &PostgresSettings) -> Self {
-        let (wake, rung) = (Wake::default(), Arc::new(Notify::new()));
-        let link = WakeLink {
-            dial: dial.clone(),
+impl Notifier {
+    pub(super) fn start(connector: &Connector, settings: &PostgresSettings) -> Self {
+        let (wake, requested) = (Wake::default(), Arc::new(Notify::new()));
+        let listener = Listener {
+            connector: connector.clone(),
             channel: channel(&settings.schema),
             own: Uuid::new_v4().simple().to_string(),
             check_interval: settings.listen_check_interval,
             wake: wake.clone(),
-            rung: rung.clone(),
+            requested: requested.clone(),
         };
-        let task = dial.driver().spawn(link.run()).abort_handle();
-        Self { wake, rung, _task: AbortOnDrop(task) }
+        let task = connector.driver().spawn(listener.run()).abort_handle();
+        Self { wake, requested, _task: AbortOnDrop(task) }
     }
 
     /// There may be work: for the listeners of this process at once, for the others in a moment.
-    pub(super) fn ring(&self) {
+    pub(super) fn notify(&self) {
         self.wake.wake();
-        self.rung.notify_one();
+        self.requested.notify_one();
     }
 
     pub(super) fn wake(&self) -> &Wake {
@@ -66,14 +66,14 @@ pub(super) fn channel(schema: &str) -> String {
     name[..name.floor_char_boundary(63)].to_owned()
 }
 
-struct WakeLink {
-    dial: Dial,
+struct Listener {
+    connector: Connector,
     channel: String,
-    /// Marks what this process sent itself: its own listeners know already.
+    /// Tells what this process sent itself: its own listeners know already.
     own: String,
     check_interval: Duration,
     wake: Wake,
-    rung: Arc<Notify>,
+    requested: Arc<Notify>,
 }
 
 /// Why a connection was given up.
@@ -93,7 +93,7 @@ impl From<tokio_postgres::Error> for Broken {
     }
 }
 
-impl WakeLink {
+impl Listener {
     async fn run(self) {
         let (mut backoff, mut warned_deaf) = (Duration::from_millis(50), false);
         loop {
@@ -102,7 +102,7 @@ impl WakeLink {
             if began.elapsed() > BACKOFF_MAX {
                 backoff = Duration::from_millis(50);
             }
-            tracing::debug!(%broken, server = %self.dial.shown, "not hearing of new work; polling meanwhile");
+            tracing::debug!(%broken, server = %self.connector.shown, "not hearing of new work; polling meanwhile");
             sleep(backoff.mul_f64(0.5 + fastrand::f64())).await;
             backoff = (backoff * 2).min(BACKOFF_MAX);
         }
@@ -110,7 +110,7 @@ impl WakeLink {
 
     /// One connection's life; ends only by its death.
     async fn session(&self, warned_deaf: &mut bool) -> Result<std::convert::Infallible, Broken> {
-        let (client, mut connection) = within(self.dial.connect_raw()).await?;
+        let (client, mut connection) = within(self.connector.connect_raw()).await?;
         let (heard, mut messages) = mpsc::unbounded_channel();
         let driver = tokio::spawn(async move {
             while let Some(Ok(message)) = poll_fn(|cx| connection.poll_message(cx)).await {
@@ -124,13 +124,13 @@ impl WakeLink {
         // The driver holds the socket; without this it would outlive a store that is dropped.
         let _driver = AbortOnDrop(driver.abort_handle());
         // The same settings as everywhere: a pooler may hand this server process to an enqueue next, settings and all.
-        let setup = format!("{} LISTEN {};", self.dial.session(), quoted(&self.channel));
+        let setup = format!("{} LISTEN {};", self.connector.session(), quoted(&self.channel));
         within(client.batch_execute(&setup)).await?;
         if self.hears_itself(&client, &mut messages).await? {
             *warned_deaf = false;
         } else if !std::mem::replace(warned_deaf, true) {
             tracing::warn!(
-                server = %self.dial.shown,
+                server = %self.connector.shown,
                 "notifications do not arrive, as behind a pooler in transaction mode: new work is found by polling"
             );
         }
@@ -168,11 +168,11 @@ impl WakeLink {
 
     async fn send(&self, client: &Client) -> Result<std::convert::Infallible, Broken> {
         loop {
-            self.rung.notified().await;
-            let next = Instant::now() + RING_GAP;
+            self.requested.notified().await;
+            let next = Instant::now() + NOTIFY_INTERVAL;
             if let Err(broken) = self.notify(client).await {
                 // Not told yet: the next connection will.
-                self.rung.notify_one();
+                self.requested.notify_one();
                 return Err(broken);
             }
             sleep_until(next).await;

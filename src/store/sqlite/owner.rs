@@ -42,9 +42,11 @@ pub(super) struct OwnerLock {
 
 impl Drop for OwnerLock {
     fn drop(&mut self) {
-        // Closed first: who finds the file free in the list finds the lock free, too.
+        // Closed first: who finds the file free in the list finds the lock free, too. And with the list locked: the inode of
+        // a deleted file that is closed may be another file's at once, which must not find itself in the list.
+        let mut open_here = open_here();
         drop(self.locked.take());
-        open_here().remove(&self.identity);
+        open_here.remove(&self.identity);
     }
 }
 
@@ -172,4 +174,27 @@ pub(super) fn beside(path: &Path, suffix: &str) -> PathBuf {
     let mut path = path.as_os_str().to_owned();
     path.push(suffix);
     path.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_new_file_is_free_whatever_file_had_its_inode_before() {
+        let directory = tempfile::tempdir().unwrap();
+        std::thread::scope(|scope| {
+            for thread in 0..4 {
+                let path = directory.path().join(format!("{thread}.db"));
+                scope.spawn(move || {
+                    for _ in 0..2000 {
+                        fs::write(&path, "").unwrap();
+                        let owner = become_owner(&path).map_err(OpenError::from).unwrap();
+                        fs::remove_file(&path).unwrap();
+                        drop(owner);
+                    }
+                });
+            }
+        });
+    }
 }

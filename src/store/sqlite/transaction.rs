@@ -52,7 +52,7 @@ impl<'c> Tx<'c> {
         self.on_item_error
     }
 
-    /// Leases that this process claimed_rows.
+    /// Rows that this process has claimed.
     pub(super) fn claimed_rows(&mut self) -> &mut ClaimedRows {
         self.claimed_rows
     }

@@ -1,0 +1,239 @@
+//! What handlers are given and what they give back: path parameters, JSON bodies and JSON responses.
+//!
+//! A body is read within a timeout, a size and a memory budget, checked, then parsed. Whatever is wrong is refused in our
+//! own words.
+
+use axum::body::{Body, Bytes};
+use axum::extract::{FromRequest, FromRequestParts, Path, Request};
+use axum::http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use http_body_util::BodyExt;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::time::timeout;
+
+use super::limits::{BATCH_BODY_MAX, DISCARD_MAX, SINGLE_BODY_MAX};
+use super::memory_budget::{BudgetExhausted, MemoryShare};
+use super::problem::{Code, Problem, shortened};
+use super::state::Api;
+use super::wire::{self, Nul, check_json};
+use crate::job::JobId;
+use crate::queue::Queue;
+use crate::store::Actor;
+
+/// The queue on behalf of the caller, for routes by which operators change something: the store is told who asked.
+pub(super) struct OperatorQueue(pub(super) Queue);
+
+impl FromRequestParts<Api> for OperatorQueue {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Problem> {
+        let actor = parts.extensions.get::<Actor>().cloned();
+        // The middleware puts it there for every route that needs a token.
+        let actor = actor.ok_or_else(|| Problem::new(Code::Internal, "the caller is not known"))?;
+        Ok(Self(api.queue.by(actor)))
+    }
+}
+
+/// `{id}` of a job. Anything but a UUID is 400.
+pub(super) struct PathId(pub(super) JobId);
+
+impl FromRequestParts<Api> for PathId {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Problem> {
+        let PathText(text) = PathText::from_request_parts(parts, api).await?;
+        let id = text.parse().map_err(|_| Problem::malformed(format!("{} is not a UUID", shortened(&text))))?;
+        Ok(Self(id))
+    }
+}
+
+/// The one variable part of a path.
+pub(super) struct PathText(pub(super) String);
+
+impl FromRequestParts<Api> for PathText {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Problem> {
+        let Path(text) = Path::<String>::from_request_parts(parts, api)
+            .await
+            .map_err(|_| Problem::malformed("the path is not valid UTF-8 once decoded"))?;
+        Ok(Self(text))
+    }
+}
+
+/// Something a caller may send.
+pub(super) trait JsonRequest: DeserializeOwned {
+    /// Largest body.
+    const MAX_BYTES: usize = SINGLE_BODY_MAX;
+    /// Whether its strings may hold the character NUL. Payloads may not: not everyone who reads them can take it.
+    const NUL_ALLOWED: bool = true;
+    /// Which budget it is charged to.
+    const POOL: BodyPool = BodyPool::Everybody;
+
+    /// What to say of a NUL that is not allowed.
+    fn nul(&self) -> Problem {
+        Problem::new(Code::InvalidPayload, NUL)
+    }
+}
+
+const NUL: &str = "a string contains the character NUL (\\u0000): leave it out";
+
+/// The budgets that bodies are charged to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum BodyPool {
+    /// For producers and operators.
+    Everybody,
+    /// For leases, heartbeats and settles, which must get through when producers flood the server.
+    Workers,
+}
+
+impl JsonRequest for wire::JobSubmission {
+    const NUL_ALLOWED: bool = false;
+}
+impl JsonRequest for wire::JobBatch {
+    const MAX_BYTES: usize = BATCH_BODY_MAX;
+    const NUL_ALLOWED: bool = false;
+
+    fn nul(&self) -> Problem {
+        let at_fault = self.jobs.iter().enumerate().filter(|(_, job)| job.has_nul());
+        Problem::batch(at_fault.map(|(index, _)| wire::ItemError { index, detail: NUL.into() }).collect())
+    }
+}
+impl JsonRequest for wire::KindDeclaration {}
+impl JsonRequest for wire::NewToken {}
+impl JsonRequest for wire::LeaseRequest {
+    const POOL: BodyPool = BodyPool::Workers;
+}
+impl JsonRequest for wire::Heartbeat {
+    const POOL: BodyPool = BodyPool::Workers;
+}
+impl JsonRequest for wire::Settlement {
+    const MAX_BYTES: usize = BATCH_BODY_MAX;
+    const POOL: BodyPool = BodyPool::Workers;
+}
+
+/// A body that was read, checked and parsed.
+pub(super) struct JsonBody<T> {
+    pub(super) value: T,
+    /// Its share of the budget for bodies. Goes wherever the value goes, and is given back with it.
+    pub(super) memory: MemoryShare,
+}
+
+impl<T: JsonRequest> FromRequest<Api> for JsonBody<T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, api: &Api) -> Result<Self, Problem> {
+        let (head, body) = request.into_parts();
+        is_json(&head.headers)?;
+        is_plain(&head.headers)?;
+        if announced_bytes(&head.headers).is_some_and(|bytes| bytes > (T::MAX_BYTES + DISCARD_MAX) as u64) {
+            return Err(too_large(T::MAX_BYTES));
+        }
+        let pool = match T::POOL {
+            BodyPool::Everybody => &api.bodies,
+            BodyPool::Workers => &api.worker_bodies,
+        };
+        let mut memory = pool.empty_share();
+        let reading = read(body, T::MAX_BYTES, &mut memory);
+        let bytes = timeout(api.limits.body_timeout, reading)
+            .await
+            .map_err(|_| Problem::new(Code::BodyTimeout, "send the whole body in time"))??;
+        Ok(Self { value: parse(&bytes)?, memory })
+    }
+}
+
+/// `application/json`, whatever parameters follow it.
+fn is_json(headers: &HeaderMap) -> Result<(), Problem> {
+    let given = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let essence = given.split(';').next().unwrap_or_default().trim();
+    if essence.eq_ignore_ascii_case("application/json") {
+        return Ok(());
+    }
+    Err(Problem::new(Code::WrongContentType, "send the header content-type: application/json"))
+}
+
+/// Not compressed: what is read is what was sent, byte for byte.
+fn is_plain(headers: &HeaderMap) -> Result<(), Problem> {
+    let is_identity = |value: &HeaderValue| value.as_bytes().eq_ignore_ascii_case(b"identity");
+    if headers.get_all(CONTENT_ENCODING).iter().all(is_identity) {
+        return Ok(());
+    }
+    Err(Problem::new(Code::WrongContentEncoding, "send the body as it is, without the header content-encoding"))
+}
+
+fn announced_bytes(headers: &HeaderMap) -> Option<u64> {
+    headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
+}
+
+fn too_large(max: usize) -> Problem {
+    Problem::new(Code::TooLarge, format!("the body is larger than the {max} bytes that this route takes"))
+}
+
+async fn read(mut body: Body, max: usize, memory: &mut MemoryShare) -> Result<Bytes, Problem> {
+    let mut first = Bytes::new();
+    let mut whole = Vec::new();
+    let mut bytes = 0;
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|_| Problem::malformed("the body ended before it was complete"))?;
+        let Ok(data) = frame.into_data() else { continue };
+        bytes += data.len();
+        if bytes > max + DISCARD_MAX {
+            return Err(too_large(max));
+        }
+        if bytes > max {
+            // Read and forgotten: closing on a client that still sends would reset the connection, and the client would
+            // never see why.
+            (first, whole) = (Bytes::new(), Vec::new());
+            continue;
+        }
+        memory.grow_to(bytes).map_err(|BudgetExhausted| {
+            Problem::new(Code::Overloaded, "too many large bodies at one time; try again")
+        })?;
+        // Most bodies come in one piece and need no copy.
+        match (first.is_empty(), whole.is_empty()) {
+            (true, true) => first = data,
+            (false, true) => whole = [&first[..], &data[..]].concat(),
+            _ => whole.extend_from_slice(&data),
+        }
+    }
+    if bytes > max {
+        return Err(too_large(max));
+    }
+    Ok(if whole.is_empty() { first } else { whole.into() })
+}
+
+fn parse<T: JsonRequest>(bytes: &[u8]) -> Result<T, Problem> {
+    let malformed = |error: serde_json::Error| Problem::malformed(format!("the body is not what is expected: {error}"));
+    let nul = check_json(bytes).map_err(malformed)?;
+    if bytes.iter().find(|byte| !byte.is_ascii_whitespace()) != Some(&b'{') {
+        return Err(Problem::malformed("the body must be a JSON object"));
+    }
+    let value: T = serde_json::from_slice(bytes).map_err(malformed)?;
+    if nul == Nul::Present && !T::NUL_ALLOWED { Err(value.nul()) } else { Ok(value) }
+}
+
+/// A JSON response.
+pub(super) struct JsonResponse<T>(pub(super) StatusCode, pub(super) T);
+
+impl<T: Serialize> IntoResponse for JsonResponse<T> {
+    fn into_response(self) -> Response {
+        write(self.0, &self.1, 0)
+    }
+}
+
+/// A JSON response whose text is about this long: it is written without being moved about.
+pub(super) fn write(status: StatusCode, value: &impl Serialize, about_bytes: usize) -> Response {
+    let mut text = Vec::with_capacity(about_bytes);
+    if serde_json::to_writer(&mut text, value).is_err() {
+        return Problem::new(Code::Internal, "the answer cannot be written as JSON").into_response();
+    }
+    (status, [(CONTENT_TYPE, HeaderValue::from_static("application/json"))], text).into_response()
+}
+
+/// 200.
+pub(super) fn ok<T: Serialize>(value: T) -> JsonResponse<T> {
+    JsonResponse(StatusCode::OK, value)
+}

@@ -1,0 +1,187 @@
+//! How an API server is to behave: what whoever starts one may say. What nobody may change is in [`limits`](super::limits).
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::health::ReadyCheck;
+use super::limits::{
+    BODIES_MAX, BODY_TIMEOUT, CONNECTIONS_MAX, ENQUEUES_MAX, HEADER_TIMEOUT, READ_RESPONSES_MAX, REQUEST_TIMEOUT,
+    SHUTDOWN_GRACE,
+};
+use crate::job::limits::LEASE_DEFAULT;
+use crate::queue::Queue;
+
+/// How an API server is to behave.
+///
+/// ```
+/// # use std::time::Duration;
+/// # use steadfast::Queue;
+/// use steadfast::api::{ApiLimits, ApiSettings};
+///
+/// # fn settings(queue: Queue, token: String) -> ApiSettings {
+/// ApiSettings::new(queue)
+///     .admin_token(token)
+///     .lease(Duration::from_secs(60))
+///     .limits(ApiLimits::default().connections(1000))
+/// # }
+/// ```
+#[derive(Clone)]
+#[must_use]
+pub struct ApiSettings {
+    pub(super) queue: Queue,
+    pub(super) admin_token: Option<String>,
+    pub(super) hosts: Vec<String>,
+    pub(super) lease: Duration,
+    pub(super) ready_checks: Vec<Arc<dyn ReadyCheck>>,
+    pub(super) limits: ApiLimits,
+}
+
+impl ApiSettings {
+    /// The defaults, for a server of this queue.
+    pub fn new(queue: Queue) -> Self {
+        Self {
+            queue,
+            admin_token: None,
+            hosts: Vec::new(),
+            lease: LEASE_DEFAULT,
+            ready_checks: Vec::new(),
+            limits: ApiLimits::default(),
+        }
+    }
+
+    /// The first token: it may do everything. Others are made with it. None unless said.
+    pub fn admin_token(mut self, token: impl Into<Option<String>>) -> Self {
+        self.admin_token = token.into();
+        self
+    }
+
+    /// Names that the `Host` header may give, besides those of the loopback, while there is no token.
+    pub fn hosts(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.hosts = names.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// How long a lease lasts without a heartbeat, where the worker does not say. 30 s unless said.
+    pub fn lease(mut self, lease: Duration) -> Self {
+        self.lease = lease;
+        self
+    }
+
+    /// What `/readyz` checks, besides the store.
+    pub fn ready_checks(mut self, checks: impl IntoIterator<Item = Arc<dyn ReadyCheck>>) -> Self {
+        self.ready_checks = checks.into_iter().collect();
+        self
+    }
+
+    /// What one caller may take up.
+    pub fn limits(mut self, limits: ApiLimits) -> Self {
+        self.limits = limits;
+        self
+    }
+}
+
+impl fmt::Debug for ApiSettings {
+    /// Without the token.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ApiSettings")
+            .field("queue", &self.queue)
+            .field("hosts", &self.hosts)
+            .field("lease", &self.lease)
+            .field("limits", &self.limits)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What callers may take up, as far as it can be changed. `docs/api.md` has the limits that cannot.
+#[derive(Debug, Clone)]
+#[must_use]
+pub struct ApiLimits {
+    pub(super) connections: usize,
+    connections_per_address: Option<usize>,
+    pub(super) enqueues_in_flight: usize,
+    pub(super) body_bytes: usize,
+    pub(super) response_bytes: usize,
+    pub(super) header_timeout: Duration,
+    pub(super) body_timeout: Duration,
+    pub(super) request_timeout: Duration,
+    pub(super) shutdown_grace: Duration,
+}
+
+impl Default for ApiLimits {
+    fn default() -> Self {
+        Self {
+            connections: CONNECTIONS_MAX,
+            connections_per_address: None,
+            enqueues_in_flight: ENQUEUES_MAX,
+            body_bytes: BODIES_MAX,
+            response_bytes: READ_RESPONSES_MAX,
+            header_timeout: HEADER_TIMEOUT,
+            body_timeout: BODY_TIMEOUT,
+            request_timeout: REQUEST_TIMEOUT,
+            shutdown_grace: SHUTDOWN_GRACE,
+        }
+    }
+}
+
+impl ApiLimits {
+    /// Connections at one time; beyond, only probes and workers are served, the others are answered 503. 4,096 unless
+    /// said.
+    pub fn connections(mut self, max: usize) -> Self {
+        self.connections = max;
+        self
+    }
+
+    /// Connections from one address (IPv6: from one /64). `None`, the default, is three quarters of all.
+    pub fn connections_per_address(mut self, max: impl Into<Option<usize>>) -> Self {
+        self.connections_per_address = max.into();
+        self
+    }
+
+    /// Enqueues at one time; one more is answered 429. 4,096 unless said.
+    pub fn enqueues_in_flight(mut self, max: usize) -> Self {
+        self.enqueues_in_flight = max;
+        self
+    }
+
+    /// Bytes of request bodies in memory at one time, those of workers aside; one body more is answered 503. 256 MiB
+    /// unless said.
+    pub fn body_bytes(mut self, max: usize) -> Self {
+        self.body_bytes = max;
+        self
+    }
+
+    /// Bytes of responses to readers in memory at one time; one more large response is 503. 32 MiB unless said.
+    pub fn response_bytes(mut self, max: usize) -> Self {
+        self.response_bytes = max;
+        self
+    }
+
+    /// For the head of a request to arrive, and until an idle connection is closed. 10 s unless said.
+    pub fn header_timeout(mut self, timeout: Duration) -> Self {
+        self.header_timeout = timeout;
+        self
+    }
+
+    /// For the body of a request to arrive. 30 s unless said.
+    pub fn body_timeout(mut self, timeout: Duration) -> Self {
+        self.body_timeout = timeout;
+        self
+    }
+
+    /// For a whole request. 60 s unless said.
+    pub fn request_timeout(mut self, timeout: Duration) -> Self {
+        self.request_timeout = timeout;
+        self
+    }
+
+    /// How long requests in flight may go on after the shutdown began. 30 s unless said.
+    pub fn shutdown_grace(mut self, grace: Duration) -> Self {
+        self.shutdown_grace = grace;
+        self
+    }
+
+    pub(super) fn per_address(&self) -> usize {
+        self.connections_per_address.unwrap_or(self.connections.saturating_mul(3) / 4).max(1)
+    }
+}

@@ -1,0 +1,150 @@
+//! What a process does for jobs besides serving requests: run them, or only the housekeeping (reap and prune).
+
+use std::future::Future;
+#[cfg(feature = "api")]
+use std::sync::Arc;
+
+use anyhow::Result;
+
+use crate::queue::Queue;
+use crate::server::settings::Settings;
+#[cfg(feature = "worker")]
+use crate::{
+    job::WorkerId,
+    server::settings::Executor,
+    worker::{Retention, Worker, WorkerHealth, WorkerSettings, run_housekeeping},
+};
+
+/// The part of a process that looks after jobs.
+pub(super) enum BackgroundWork {
+    /// Runs the built-in kinds, reaps and prunes.
+    #[cfg(feature = "worker")]
+    Workers(Box<Worker>),
+    /// Reaps and prunes: also where all jobs are run by workers over HTTP, crashed ones must come back.
+    #[cfg(feature = "worker")]
+    Housekeeping { queue: Queue, settings: Box<WorkerSettings>, health: WorkerHealth },
+    /// Built without the feature `worker`: only notices when the store is beyond use.
+    #[cfg(not(feature = "worker"))]
+    StoreWatch(Queue),
+}
+
+#[cfg(feature = "worker")]
+impl BackgroundWork {
+    /// What the setting `executor` says.
+    pub(super) fn by_executor(settings: &Settings, queue: &Queue) -> Self {
+        match settings.executor {
+            Executor::Simulated => Self::workers(settings, queue),
+            Executor::None => Self::housekeeping(settings, queue),
+        }
+    }
+
+    pub(super) fn workers(settings: &Settings, queue: &Queue) -> Self {
+        let id = WorkerId::random(&host_name());
+        let worker = Worker::new(queue.clone()).id(id).settings(worker_settings(settings));
+        #[cfg(feature = "api")]
+        crate::api::metrics::expect_kinds(crate::kinds::definitions().iter().flatten().map(|kind| &kind.kind));
+        Self::Workers(Box::new(crate::kinds::simulated::register(worker)))
+    }
+
+    pub(super) fn housekeeping(settings: &Settings, queue: &Queue) -> Self {
+        let settings = Box::new(worker_settings(settings));
+        Self::Housekeeping { queue: queue.clone(), settings, health: WorkerHealth::default() }
+    }
+
+    /// For `/readyz`.
+    #[cfg(feature = "api")]
+    pub(super) fn checks(&self) -> Vec<Arc<dyn crate::api::ReadyCheck>> {
+        let health = match self {
+            Self::Workers(worker) => worker.health(),
+            Self::Housekeeping { health, .. } => health.clone(),
+        };
+        vec![Arc::new(Loops(health))]
+    }
+
+    /// Works until `shutdown`, then finishes or releases what runs.
+    pub(super) async fn work(self, shutdown: impl Future<Output = ()>) -> Result<()> {
+        match self {
+            Self::Workers(worker) => worker.run_until(shutdown).await?,
+            Self::Housekeeping { queue, settings, health } => {
+                run_housekeeping(queue, *settings, health, shutdown).await?;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(not(feature = "worker"))]
+impl BackgroundWork {
+    pub(super) fn housekeeping(_: &Settings, queue: &Queue) -> Self {
+        tracing::warn!("built without the feature `worker`: expired leases must be looked for by another process");
+        Self::StoreWatch(queue.clone())
+    }
+
+    #[cfg(feature = "api")]
+    pub(super) fn checks(&self) -> Vec<Arc<dyn crate::api::ReadyCheck>> {
+        Vec::new()
+    }
+
+    /// Until `shutdown`, or until the store is beyond use: there is no reaper here to find that out.
+    pub(super) async fn work(self, shutdown: impl Future<Output = ()>) -> Result<()> {
+        let Self::StoreWatch(queue) = self;
+        let looking = async {
+            loop {
+                if let Err(error) = queue.ping().await
+                    && error.is_final()
+                {
+                    return error;
+                }
+                tokio::time::sleep(std::time::Duration::from_secs(5)).await;
+            }
+        };
+        tokio::select! {
+            () = shutdown => Ok(()),
+            error = looking => Err(error.into()),
+        }
+    }
+}
+
+#[cfg(feature = "worker")]
+fn worker_settings(settings: &Settings) -> WorkerSettings {
+    let usual = WorkerSettings::default();
+    WorkerSettings {
+        concurrency: settings.worker_concurrency.unwrap_or(usual.concurrency),
+        queues: settings.worker_queues.clone(),
+        lease: settings.lease,
+        reap_interval: settings.reap_interval,
+        poll_min: settings.poll_min,
+        poll_max: settings.poll_max,
+        shutdown_grace: settings.shutdown_grace,
+        retention: Retention {
+            succeeded: settings.retention_succeeded,
+            cancelled: settings.retention_cancelled,
+            failed: settings.retention_failed,
+        },
+    }
+}
+
+/// Only for people who read a worker's name: the random part is what tells two processes apart.
+#[cfg(feature = "worker")]
+fn host_name() -> String {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let name = name.trim();
+    if name.is_empty() { "worker".into() } else { name.into() }
+}
+
+#[cfg(all(feature = "api", feature = "worker"))]
+#[derive(Debug)]
+struct Loops(WorkerHealth);
+
+#[cfg(all(feature = "api", feature = "worker"))]
+#[async_trait::async_trait]
+impl crate::api::ReadyCheck for Loops {
+    fn name(&self) -> &str {
+        "worker"
+    }
+
+    async fn check(&self) -> Result<(), String> {
+        let problems = self.0.problems();
+        if problems.is_empty() { Ok(()) } else { Err(problems.join("; ")) }
+    }
+}

@@ -1,2 +1,0 @@
--- delete_kind
-DELETE FROM SCHEMA.kinds k WHERE k.kind = $1 RETURNING k.kind

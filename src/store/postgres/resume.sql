@@ -1,2 +1,0 @@
--- resume
-DELETE FROM SCHEMA.paused_queues p WHERE p.queue = $1
