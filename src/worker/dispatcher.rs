@@ -11,7 +11,7 @@ use super::context::Attempt;
 use super::running_worker::{ClaimedJob, RunningWorker};
 use crate::job::limits::BATCH_MAX;
 use crate::job::{Kind, Lease, Outcome};
-use crate::store::{Claim, Claimed, StoreError, WorkerFate, complain};
+use crate::store::{Claim, Claimed, StoreError, WorkerFate, warn_throttled};
 
 /// 1 s: a prefetched job that still waits for a slot is released, for workers with free slots.
 const PREFETCH_MAX_AGE: Duration = Duration::from_secs(1);
@@ -69,7 +69,7 @@ pub(super) async fn run<S: Send + Sync + 'static>(shared: Arc<RunningWorker<S>>)
             Err(error) => {
                 errors += 1;
                 let pause = error_pause(errors);
-                complain(&error, "cannot claim jobs; trying again");
+                warn_throttled(&error, "cannot claim jobs; trying again");
                 let _ = stop.run_until_cancelled(tokio::time::sleep(pause)).await;
             }
         }
