@@ -65,7 +65,7 @@ pub(crate) enum Bug {
     /// An attempt that was followed by another leaves no trace.
     CauseForgotten,
     /// Heartbeats and settles wait behind new jobs.
-    OneLane,
+    WorkersBehindEnqueues,
     /// The worker goes without waiting for its jobs or giving them back.
     ShutdownAbandons,
     /// Processes of one name have one identity.
@@ -105,7 +105,7 @@ pub(crate) enum Bug {
     /// Few connections may wait to be accepted.
     ShortBacklog,
     /// Workers' requests wait behind everybody's.
-    NoWorkerLane,
+    NoWorkerThreads,
     /// A log line that cannot be written ends the process.
     LogFailureIsFatal,
 }
