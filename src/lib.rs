@@ -76,9 +76,9 @@ pub mod store;
 #[cfg(feature = "worker")]
 pub mod worker;
 
-/// The crates whose types are part of this one's surface, in the versions it was built with: [`jiff`] for times,
-/// [`schemars`] for the schema of a typed job (derive with `#[schemars(crate = "steadfast::schemars")]` if your crate does
-/// not depend on it), [`serde_json`] for schemas of declared kinds, and the drivers of transactions that jobs can be part of.
+/// The crates whose types are part of this API, in the versions it was built with: `jiff` for times,
+/// `schemars` for the schema of a typed job (derive with `#[schemars(crate = "steadfast::schemars")]` if your crate does not
+/// depend on it), `serde_json` for schemas of declared kinds, and the database drivers whose transactions jobs can be part of.
 pub mod reexports {
     #[cfg(feature = "sqlite")]
     pub use rusqlite;

@@ -91,6 +91,7 @@ struct Inner {
     cancels: Cancels,
 }
 
+/// Opening, enqueueing and reading.
 impl Queue {
     /// Opens `sqlite://FILE`, which is created and migrated if needed, or `postgres://…`, which must be migrated already
     /// (`steadfast migrate`, or [`QueueBuilder::migrate`]).
