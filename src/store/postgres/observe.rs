@@ -33,6 +33,7 @@ pub struct Observer {
 
 /// What the server has written so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct WriteCounters {
     /// Bytes of write-ahead log, of the whole server.
     pub wal_bytes: u64,
