@@ -1,6 +1,7 @@
 //! Steadfast: a durable background-job queue that never loses a job it accepted.
 //!
-//! One SQLite file to start, PostgreSQL to grow; the same API, semantics and guarantees on both. A whole program:
+//! Jobs are stored in one SQLite file, or in PostgreSQL for many processes, with the same API and guarantees. They run at
+//! least once: a handler may run again after a crash. A whole program:
 //!
 //! ```no_run
 //! use schemars::JsonSchema;
@@ -34,15 +35,21 @@
 //! }
 //! ```
 //!
-//! - [`queue`]: open, enqueue, look, cancel, redrive. Start here.
-//! - `worker`: run jobs (feature `worker`).
-//! - `api`: the same over HTTP (feature `api`).
-//! - [`job`]: the words and the rules; [`job::decide`](job::decide()) is the whole state machine.
-//! - [`store`]: where jobs live; one trait, two databases (features `sqlite`, `postgres`).
-//! - [`kinds`]: the built-in kinds.
-//! - [`reexports`]: the crates whose types appear here.
+//! | module | what for |
+//! |---|---|
+//! | [`queue`] | open a queue, enqueue jobs, read, cancel and redrive them: [`Queue`] is where to start |
+//! | `worker` | run jobs in this process: [`Worker`] (feature `worker`) |
+//! | `api` | serve the same over HTTP (feature `api`) |
+//! | [`job`] | domain types, limits, and the state machine [`decide`](job::decide()) |
+//! | [`store`] | the stores (features `sqlite`, `postgres`), their requests and answers, and how to wrap them |
+//! | [`kinds`] | the built-in kinds of the server, which are simulated |
+//! | [`reexports`] | the crates whose types appear in this API |
 //!
-//! What is promised, and the test that proves each promise, is in `ARCHITECTURE.md`.
+//! The default features build the server, too; a program that only embeds a queue uses
+//! `default-features = false, features = ["sqlite", "worker"]` or the like. The README has the build flags for SQLite.
+//!
+//! Public structs and enums can gain members: build requests with constructors and setters, and give a `match` a `_` arm.
+//! What is guaranteed, and the test of each guarantee, is in `docs/guarantees.md`.
 
 #![warn(unreachable_pub)]
 
@@ -69,9 +76,9 @@ pub mod store;
 #[cfg(feature = "worker")]
 pub mod worker;
 
-/// The crates whose types are part of this one's surface, in the versions it was built with: [`jiff`] for times,
-/// [`schemars`] for the schema of a typed job (derive with `#[schemars(crate = "steadfast::schemars")]` if your crate does
-/// not depend on it), [`serde_json`] for schemas of declared kinds, and the drivers of transactions that jobs can be part of.
+/// The crates whose types are part of this API, in the versions it was built with: `jiff` for times,
+/// `schemars` for the schema of a typed job (derive with `#[schemars(crate = "steadfast::schemars")]` if your crate does not
+/// depend on it), `serde_json` for schemas of declared kinds, and the database drivers whose transactions jobs can be part of.
 pub mod reexports {
     #[cfg(feature = "sqlite")]
     pub use rusqlite;

@@ -11,7 +11,7 @@
 
 use std::borrow::Cow;
 
-use crate::job::{Ending, Held};
+use crate::job::{Ending, RunningJob};
 
 /// One sabotage; its name is what the variable says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,7 +65,7 @@ pub(crate) enum Bug {
     /// An attempt that was followed by another leaves no trace.
     CauseForgotten,
     /// Heartbeats and settles wait behind new jobs.
-    OneLane,
+    WorkersBehindEnqueues,
     /// The worker goes without waiting for its jobs or giving them back.
     ShutdownAbandons,
     /// Processes of one name have one identity.
@@ -105,7 +105,7 @@ pub(crate) enum Bug {
     /// Few connections may wait to be accepted.
     ShortBacklog,
     /// Workers' requests wait behind everybody's.
-    NoWorkerLane,
+    NoWorkerThreads,
     /// A log line that cannot be written ends the process.
     LogFailureIsFatal,
 }
@@ -127,15 +127,15 @@ pub(crate) fn planted(bug: Bug) -> bool {
 }
 
 /// What `decide` is told of a running job: the truth, unless a bug is alive. Not in `job`: its rules read no environment.
-pub(crate) fn told<'a>(ending: Ending<'_>, held: Held<'a>) -> Held<'a> {
+pub(crate) fn told<'a>(ending: Ending<'_>, job: RunningJob<'a>) -> RunningJob<'a> {
     let attempts = match ending {
         _ if planted(Bug::RetriesNeverEnd) => 0,
-        Ending::Expired(_) if planted(Bug::CrashesCostNothing) => held.attempts - 1,
-        _ => held.attempts,
+        Ending::Expired(_) if planted(Bug::CrashesCostNothing) => job.attempts - 1,
+        _ => job.attempts,
     };
-    let cancel_requested = held.cancel_requested && !planted(Bug::CancelledIsRetried);
-    let dice = if planted(Bug::RetriesInStep) { 0.5 } else { held.dice };
-    Held { attempts, cancel_requested, dice, ..held }
+    let cancel_requested = job.cancel_requested && !planted(Bug::CancelledIsRetried);
+    let jitter = if planted(Bug::RetriesInStep) { 0.5 } else { job.jitter };
+    RunningJob { attempts, cancel_requested, jitter, ..job }
 }
 
 /// What is stored of an error text: all of it, unless a bug is alive that lets it grow.

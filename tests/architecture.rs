@@ -153,3 +153,35 @@ fn only_the_facade_asks_the_store() {
         }
     }
 }
+
+/// The table in `ARCHITECTURE.md` with the files that a job visits.
+fn way_of_a_job() -> Vec<Vec<String>> {
+    let text = fs::read_to_string("ARCHITECTURE.md").unwrap();
+    let way = text.split("## The way of a job").nth(1).unwrap().split("\n## ").next().unwrap();
+    let rows = way.lines().filter(|line| line.starts_with("| ") && line.chars().nth(2).unwrap().is_ascii_digit());
+    rows.map(|row| row.split('|').skip(3).map(str::to_owned).collect()).collect()
+}
+
+fn files_in(cell: &str) -> impl Iterator<Item = &str> {
+    cell.split('`').skip(1).step_by(2).filter(|name| name.ends_with(".rs"))
+}
+
+/// 21: whoever adds a file to the way of a job takes one out.
+const FILES_VISITED_MAX: usize = 21;
+
+#[test]
+fn the_way_of_a_job_is_documented_and_short() {
+    let rows = way_of_a_job();
+    assert_eq!(rows.len(), 8, "the table is not found");
+    for (store, column) in [("SQLite", 1), ("PostgreSQL", 2)] {
+        let mut visited = 0;
+        for row in &rows {
+            for file in [&row[0], &row[column]].into_iter().flat_map(|cell| files_in(cell)) {
+                assert!(Path::new("src").join(file).is_file(), "ARCHITECTURE.md: there is no src/{file}");
+                visited += 1;
+            }
+        }
+        assert!(visited <= FILES_VISITED_MAX, "a job visits {visited} files on {store}");
+        println!("{store}: {visited}");
+    }
+}

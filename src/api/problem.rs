@@ -12,7 +12,7 @@ use serde::Serialize;
 use super::wire;
 use crate::job::{NotAName, Refusal};
 use crate::queue::{BatchError, EnqueueError, KindError, QueueFull};
-use crate::store::{StoreError, StoreErrorKind, complain};
+use crate::store::{StoreError, StoreErrorKind, warn_throttled};
 
 macro_rules! codes {
     ($($(#[$doc:meta])* $name:ident = $status:literal $slug:literal $title:literal;)*) => {
@@ -202,7 +202,7 @@ impl From<StoreError> for Problem {
                 return Self::new(Code::Internal, "the server's log says more under this request_id");
             }
         };
-        complain(&error, "the store cannot be used; callers are asked to try again");
+        warn_throttled(&error, "the store cannot be used; callers are asked to try again");
         Self::new(code, detail).retry_after(after_s)
     }
 }

@@ -59,7 +59,7 @@ pub(super) async fn peek(stream: &TcpStream, within: Duration) -> FirstBytes {
     match tokio::time::timeout(within, stream.peek(&mut first)).await {
         Ok(Ok(length)) if length > 0 => {
             let urgent = URGENT.iter().any(|begins| first[..length].starts_with(begins));
-            if urgent && !planted(Bug::NoWorkerLane) { FirstBytes::Urgent } else { FirstBytes::Other }
+            if urgent && !planted(Bug::NoWorkerThreads) { FirstBytes::Urgent } else { FirstBytes::Other }
         }
         _ => FirstBytes::Missing,
     }

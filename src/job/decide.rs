@@ -31,7 +31,7 @@ pub enum Expiry {
 /// The state of a running job that [`decide`] needs.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
-pub struct Held<'a> {
+pub struct RunningJob<'a> {
     /// Attempts that count, this one included.
     pub attempts: u32,
     /// The job is not retried once `attempts` reaches this.
@@ -41,13 +41,13 @@ pub struct Held<'a> {
     /// The kind's retry policy.
     pub retry: &'a RetryPolicy,
     /// Uniform in `[0, 1)`: selects the wait within the retry policy's window.
-    pub dice: f64,
+    pub jitter: f64,
 }
 
-impl<'a> Held<'a> {
+impl<'a> RunningJob<'a> {
     /// A job in attempt `attempts` of `max_attempts`, without a cancellation request and with a jitter of 0.5.
     pub fn new(attempts: u32, max_attempts: u32, retry: &'a RetryPolicy) -> Self {
-        Self { attempts, max_attempts, cancel_requested: false, retry, dice: 0.5 }
+        Self { attempts, max_attempts, cancel_requested: false, retry, jitter: 0.5 }
     }
 }
 
@@ -72,26 +72,26 @@ pub struct Transition {
 /// Decides the next status of a running job whose attempt has ended.
 ///
 /// ```
-/// use steadfast::job::{Ending, Held, Outcome, RetryPolicy, Status, decide};
+/// use steadfast::job::{Ending, RunningJob, Outcome, RetryPolicy, Status, decide};
 ///
 /// let retry = RetryPolicy::default();
 /// let failed = Outcome::failed("connection reset");
-/// assert_eq!(decide(Ending::Reported(&failed), Held::new(1, 3, &retry)).to, Status::Retrying);
-/// assert_eq!(decide(Ending::Reported(&failed), Held::new(3, 3, &retry)).to, Status::FailedPermanent);
+/// assert_eq!(decide(Ending::Reported(&failed), RunningJob::new(1, 3, &retry)).to, Status::Retrying);
+/// assert_eq!(decide(Ending::Reported(&failed), RunningJob::new(3, 3, &retry)).to, Status::FailedPermanent);
 /// ```
-pub fn decide(ending: Ending<'_>, held: Held<'_>) -> Transition {
+pub fn decide(ending: Ending<'_>, job: RunningJob<'_>) -> Transition {
     match ending {
         Ending::Reported(Outcome::Succeeded(result)) => {
-            Transition { result: result.clone(), ..stay(held, Status::Succeeded, AttemptOutcome::Succeeded) }
+            Transition { result: result.clone(), ..stay(job, Status::Succeeded, AttemptOutcome::Succeeded) }
         }
-        Ending::Reported(Outcome::Failed(failure)) => fail(failure, AttemptOutcome::Failed, held),
+        Ending::Reported(Outcome::Failed(failure)) => fail(failure, AttemptOutcome::Failed, job),
         Ending::Reported(Outcome::TimedOut(error)) => {
             let failure = Failure { error: error.clone(), permanent: false, retry_after: None };
-            fail(&failure, AttemptOutcome::TimedOut, held)
+            fail(&failure, AttemptOutcome::TimedOut, job)
         }
-        Ending::Reported(Outcome::Cancelled) => stay(held, Status::Cancelled, AttemptOutcome::Cancelled),
-        Ending::Reported(Outcome::Released) => give_back(held, AttemptOutcome::Released, Duration::ZERO),
-        Ending::Reported(Outcome::Snoozed(delay)) => give_back(held, AttemptOutcome::Snoozed, *delay),
+        Ending::Reported(Outcome::Cancelled) => stay(job, Status::Cancelled, AttemptOutcome::Cancelled),
+        Ending::Reported(Outcome::Released) => give_back(job, AttemptOutcome::Released, Duration::ZERO),
+        Ending::Reported(Outcome::Snoozed(delay)) => give_back(job, AttemptOutcome::Snoozed, *delay),
         Ending::Expired(expiry) => {
             let (recorded, error) = match expiry {
                 Expiry::Lease => (AttemptOutcome::LeaseExpired, "lease expired: the worker was not heard of in time"),
@@ -99,39 +99,39 @@ pub fn decide(ending: Ending<'_>, held: Held<'_>) -> Transition {
             };
             // At once: the lease has been the wait already.
             let failure = Failure { error: ErrorText::new(error), permanent: false, retry_after: Some(Duration::ZERO) };
-            fail(&failure, recorded, held)
+            fail(&failure, recorded, job)
         }
     }
 }
 
-fn fail(failure: &Failure, recorded: AttemptOutcome, held: Held<'_>) -> Transition {
-    let mut transition = if held.cancel_requested {
+fn fail(failure: &Failure, recorded: AttemptOutcome, job: RunningJob<'_>) -> Transition {
+    let mut transition = if job.cancel_requested {
         // Never `retrying`: a job whose cancel was requested must end.
-        stay(held, Status::Cancelled, recorded)
-    } else if failure.permanent || held.attempts >= held.max_attempts {
-        stay(held, Status::FailedPermanent, recorded)
+        stay(job, Status::Cancelled, recorded)
+    } else if failure.permanent || job.attempts >= job.max_attempts {
+        stay(job, Status::FailedPermanent, recorded)
     } else {
-        let wait = failure.retry_after.unwrap_or_else(|| held.retry.wait(held.attempts, held.dice));
+        let wait = failure.retry_after.unwrap_or_else(|| job.retry.wait(job.attempts, job.jitter));
         // A handler may ask for any wait; later than the horizon no database can say.
-        Transition { run_in: Some(wait.min(SCHEDULE_HORIZON)), ..stay(held, Status::Retrying, recorded) }
+        Transition { run_in: Some(wait.min(SCHEDULE_HORIZON)), ..stay(job, Status::Retrying, recorded) }
     };
     transition.error = Some(failure.error.clone());
     transition
 }
 
-fn give_back(held: Held<'_>, recorded: AttemptOutcome, wait: Duration) -> Transition {
-    let attempts = held.attempts.saturating_sub(1);
+fn give_back(job: RunningJob<'_>, recorded: AttemptOutcome, wait: Duration) -> Transition {
+    let attempts = job.attempts.saturating_sub(1);
     let to = match recorded {
-        _ if held.cancel_requested => Status::Cancelled,
+        _ if job.cancel_requested => Status::Cancelled,
         AttemptOutcome::Released if attempts == 0 => Status::Queued,
         _ => Status::Retrying,
     };
-    Transition { attempts, run_in: to.is_ready().then_some(wait.min(SCHEDULE_HORIZON)), ..stay(held, to, recorded) }
+    Transition { attempts, run_in: to.is_ready().then_some(wait.min(SCHEDULE_HORIZON)), ..stay(job, to, recorded) }
 }
 
 /// A transition to `to` that leaves everything else as it is.
-fn stay(held: Held<'_>, to: Status, recorded: AttemptOutcome) -> Transition {
-    Transition { to, recorded, attempts: held.attempts, run_in: None, error: None, result: None }
+fn stay(job: RunningJob<'_>, to: Status, recorded: AttemptOutcome) -> Transition {
+    Transition { to, recorded, attempts: job.attempts, run_in: None, error: None, result: None }
 }
 
 #[cfg(test)]
@@ -140,12 +140,12 @@ mod tests {
 
     const POLICY: RetryPolicy = RetryPolicy::Spread { base_ms: 1_000, cap_ms: 60_000, factor: 3.0 };
 
-    fn held(attempts: u32, max_attempts: u32) -> Held<'static> {
-        Held { attempts, max_attempts, cancel_requested: false, retry: &POLICY, dice: 0.5 }
+    fn job(attempts: u32, max_attempts: u32) -> RunningJob<'static> {
+        RunningJob { attempts, max_attempts, cancel_requested: false, retry: &POLICY, jitter: 0.5 }
     }
 
-    fn cancelling(attempts: u32, max_attempts: u32) -> Held<'static> {
-        Held { cancel_requested: true, ..held(attempts, max_attempts) }
+    fn cancelling(attempts: u32, max_attempts: u32) -> RunningJob<'static> {
+        RunningJob { cancel_requested: true, ..job(attempts, max_attempts) }
     }
 
     fn endings() -> Vec<(&'static str, Outcome)> {
@@ -160,33 +160,33 @@ mod tests {
         ]
     }
 
-    fn every_transition() -> Vec<(Held<'static>, Transition)> {
+    fn every_transition() -> Vec<(RunningJob<'static>, Transition)> {
         let mut all = Vec::new();
-        for held in [held(1, 3), held(2, 3), held(3, 3), cancelling(1, 3), cancelling(3, 3)] {
+        for job in [job(1, 3), job(2, 3), job(3, 3), cancelling(1, 3), cancelling(3, 3)] {
             let outcomes = endings();
             let reported = outcomes.iter().map(|(_, outcome)| Ending::Reported(outcome));
             let expired = [Expiry::Lease, Expiry::Deadline].map(Ending::Expired);
-            all.extend(reported.chain(expired).map(|ending| (held, decide(ending, held))));
+            all.extend(reported.chain(expired).map(|ending| (job, decide(ending, job))));
         }
         all
     }
 
     #[test]
     fn the_table_of_outcomes() {
-        let to = |name: &str, held: Held<'_>| {
+        let to = |name: &str, job: RunningJob<'_>| {
             let (_, outcome) = endings().into_iter().find(|(n, _)| *n == name).unwrap();
-            decide(Ending::Reported(&outcome), held).to
+            decide(Ending::Reported(&outcome), job).to
         };
-        assert_eq!(to("succeeded", held(1, 3)), Status::Succeeded);
-        assert_eq!(to("failed", held(1, 3)), Status::Retrying);
-        assert_eq!(to("failed", held(3, 3)), Status::FailedPermanent);
-        assert_eq!(to("permanent", held(1, 3)), Status::FailedPermanent);
-        assert_eq!(to("timed_out", held(1, 3)), Status::Retrying);
-        assert_eq!(to("timed_out", held(3, 3)), Status::FailedPermanent);
-        assert_eq!(to("cancelled", held(1, 3)), Status::Cancelled);
-        assert_eq!(to("released", held(1, 3)), Status::Queued);
-        assert_eq!(to("released", held(2, 3)), Status::Retrying);
-        assert_eq!(to("snoozed", held(1, 3)), Status::Retrying);
+        assert_eq!(to("succeeded", job(1, 3)), Status::Succeeded);
+        assert_eq!(to("failed", job(1, 3)), Status::Retrying);
+        assert_eq!(to("failed", job(3, 3)), Status::FailedPermanent);
+        assert_eq!(to("permanent", job(1, 3)), Status::FailedPermanent);
+        assert_eq!(to("timed_out", job(1, 3)), Status::Retrying);
+        assert_eq!(to("timed_out", job(3, 3)), Status::FailedPermanent);
+        assert_eq!(to("cancelled", job(1, 3)), Status::Cancelled);
+        assert_eq!(to("released", job(1, 3)), Status::Queued);
+        assert_eq!(to("released", job(2, 3)), Status::Retrying);
+        assert_eq!(to("snoozed", job(1, 3)), Status::Retrying);
         for name in ["failed", "permanent", "timed_out", "cancelled", "released", "snoozed"] {
             assert_eq!(to(name, cancelling(1, 3)), Status::Cancelled, "{name}");
         }
@@ -196,41 +196,41 @@ mod tests {
     #[test]
     fn an_expired_attempt_waits_no_longer_and_the_last_one_is_the_dead_letter() {
         for expiry in [Expiry::Lease, Expiry::Deadline] {
-            let again = decide(Ending::Expired(expiry), held(1, 3));
+            let again = decide(Ending::Expired(expiry), job(1, 3));
             assert_eq!((again.to, again.run_in), (Status::Retrying, Some(Duration::ZERO)));
-            assert_eq!(decide(Ending::Expired(expiry), held(3, 3)).to, Status::FailedPermanent);
+            assert_eq!(decide(Ending::Expired(expiry), job(3, 3)).to, Status::FailedPermanent);
             assert_eq!(decide(Ending::Expired(expiry), cancelling(1, 3)).to, Status::Cancelled);
         }
     }
 
     #[test]
     fn a_job_waits_exactly_when_it_is_ready_and_then_has_an_attempt_left() {
-        for (held, transition) in every_transition() {
-            assert_eq!(transition.run_in.is_some(), transition.to.is_ready(), "{held:?} {transition:?}");
-            assert!(!transition.to.is_ready() || transition.attempts < held.max_attempts, "{held:?} {transition:?}");
+        for (job, transition) in every_transition() {
+            assert_eq!(transition.run_in.is_some(), transition.to.is_ready(), "{job:?} {transition:?}");
+            assert!(!transition.to.is_ready() || transition.attempts < job.max_attempts, "{job:?} {transition:?}");
             assert_ne!(transition.to, Status::Running);
         }
     }
 
     #[test]
     fn a_requested_cancel_always_ends_the_job() {
-        for (held, transition) in every_transition() {
-            assert!(!held.cancel_requested || transition.to.is_terminal(), "{held:?} {transition:?}");
+        for (job, transition) in every_transition() {
+            assert!(!job.cancel_requested || transition.to.is_terminal(), "{job:?} {transition:?}");
         }
     }
 
     #[test]
     fn only_release_and_snooze_give_the_attempt_back() {
-        for (held, transition) in every_transition() {
+        for (job, transition) in every_transition() {
             let given_back = u32::from(transition.recorded.is_given_back());
-            assert_eq!(transition.attempts + given_back, held.attempts, "{held:?} {transition:?}");
+            assert_eq!(transition.attempts + given_back, job.attempts, "{job:?} {transition:?}");
         }
     }
 
     #[test]
     fn an_attempt_record_with_an_error_comes_with_one() {
-        for (held, transition) in every_transition() {
-            assert_eq!(transition.error.is_some(), transition.recorded.has_error(), "{held:?} {transition:?}");
+        for (job, transition) in every_transition() {
+            assert_eq!(transition.error.is_some(), transition.recorded.has_error(), "{job:?} {transition:?}");
         }
     }
 
@@ -238,7 +238,7 @@ mod tests {
     fn a_wait_given_by_the_handler_wins_over_the_policy() {
         let failure =
             |retry_after| Outcome::Failed(Failure { error: ErrorText::new("e"), permanent: false, retry_after });
-        let wait = |outcome: &Outcome| decide(Ending::Reported(outcome), held(1, 3)).run_in;
+        let wait = |outcome: &Outcome| decide(Ending::Reported(outcome), job(1, 3)).run_in;
         assert_eq!(wait(&failure(Some(Duration::from_millis(7)))), Some(Duration::from_millis(7)));
         assert_eq!(wait(&failure(None)), Some(POLICY.wait(1, 0.5)));
         assert_eq!(wait(&failure(Some(Duration::MAX))), Some(SCHEDULE_HORIZON));

@@ -24,7 +24,7 @@ mod retry;
 mod status;
 
 pub use attempt::{AttemptOutcome, AttemptRecord};
-pub use decide::{Ending, Expiry, Held, Transition, decide};
+pub use decide::{Ending, Expiry, RunningJob, Transition, decide};
 pub use digest::RequestDigest;
 pub use id::{JobId, LeaseToken};
 pub use json::{Json, NotJson};

@@ -125,10 +125,10 @@ impl RetryPolicy {
         }
     }
 
-    /// The wait after `attempt`; `dice`, uniform in `[0, 1)`, selects it within [`window`](Self::window).
-    pub fn wait(&self, attempt: u32, dice: f64) -> Duration {
+    /// The wait after `attempt`; `jitter`, uniform in `[0, 1)`, selects it within [`window`](Self::window).
+    pub fn wait(&self, attempt: u32, jitter: f64) -> Duration {
         let (shortest, longest) = self.window(attempt);
-        shortest + (longest - shortest).mul_f64(dice.clamp(0.0, 1.0))
+        shortest + (longest - shortest).mul_f64(jitter.clamp(0.0, 1.0))
     }
 }
 
@@ -162,9 +162,9 @@ mod tests {
         let policy = RetryPolicy::default();
         for attempt in 0..10 {
             let (shortest, longest) = policy.window(attempt);
-            for dice in [0.0, 0.25, 0.999_999, 1.0, f64::MAX] {
-                let wait = policy.wait(attempt, dice);
-                assert!(wait >= shortest && wait <= longest, "{attempt} {dice} {wait:?}");
+            for jitter in [0.0, 0.25, 0.999_999, 1.0, f64::MAX] {
+                let wait = policy.wait(attempt, jitter);
+                assert!(wait >= shortest && wait <= longest, "{attempt} {jitter} {wait:?}");
             }
         }
     }

@@ -1,7 +1,7 @@
-//! The built-in kinds: what their payloads look like. They are always declared.
+//! The built-in kinds and their payloads. A server declares them always; a program that embeds the library need not.
 //!
-//! What runs them is the [`simulated`] executor: each is a list of steps that sleep and sometimes fail, and does none
-//! of the real work. Everything that shows it says so.
+//! They are run by the [`simulated`] executor: each is a list of steps that sleep and sometimes fail. Nothing is sent,
+//! fetched or summarized, and every result says so (`"simulated": true`).
 
 mod payloads;
 #[cfg(feature = "worker")]

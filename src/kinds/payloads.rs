@@ -8,62 +8,62 @@ use serde::{Deserialize, Serialize};
 use crate::job::KindDefinition;
 use crate::queue::{Job, KindError};
 
-/// Sends one HTTP request.
+/// Payload of `webhook_delivery`: sends one HTTP request.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct WebhookDelivery {
-    /// Where to.
+    /// The URL to send to.
     #[schemars(length(min = 1, max = 2048), regex(pattern = r"^https?://"))]
     pub url: String,
-    /// What to send.
+    /// The JSON body.
     pub body: serde_json::Value,
-    /// Further headers.
+    /// Additional HTTP headers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub headers: Option<BTreeMap<String, String>>,
-    /// `POST` unless said otherwise.
+    /// The HTTP method; `POST` by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub method: Option<Method>,
-    /// Signs the request.
+    /// The key that signs the request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret: Option<String>,
 }
 
-/// Methods a webhook may use.
+/// HTTP methods of a webhook.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "UPPERCASE")]
 #[non_exhaustive]
 pub enum Method {
-    /// The usual one.
+    /// `POST`, the default.
     Post,
-    /// Replaces.
+    /// `PUT`.
     Put,
-    /// Changes.
+    /// `PATCH`.
     Patch,
 }
 
-/// Sends one mail.
+/// Payload of `send_email`: sends one mail.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct SendEmail {
-    /// To whom: one address, or several.
+    /// The recipients: one address, or several.
     pub to: Addresses,
     /// The subject line.
     #[schemars(length(max = 998))]
     pub subject: String,
-    /// The text.
+    /// The plain text.
     pub body: String,
-    /// The same as HTML.
+    /// The HTML version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub html: Option<String>,
-    /// Copies.
+    /// Recipients of copies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cc: Option<Addresses>,
-    /// Blind copies.
+    /// Recipients of blind copies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bcc: Option<Addresses>,
-    /// Where answers go.
+    /// The address for replies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 3, max = 320))]
     pub reply_to: Option<String>,
@@ -74,27 +74,27 @@ pub struct SendEmail {
 #[serde(untagged)]
 #[non_exhaustive]
 pub enum Addresses {
-    /// One.
+    /// One address.
     One(#[schemars(length(min = 3, max = 320))] String),
-    /// Several.
+    /// Several addresses.
     Several(#[schemars(length(min = 1, max = 50))] Vec<String>),
 }
 
-/// Downloads an image and makes it another size.
+/// Payload of `resize_image`: downloads an image and resizes it.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct ResizeImage {
-    /// Where it is.
+    /// The URL of the image.
     #[schemars(length(min = 1, max = 2048), regex(pattern = r"^https?://"))]
     pub source_url: String,
-    /// In pixels.
+    /// The new width in pixels.
     #[schemars(range(min = 1, max = 8192))]
     pub width: u32,
-    /// In pixels.
+    /// The new height in pixels.
     #[schemars(range(min = 1, max = 8192))]
     pub height: u32,
-    /// How it fills the new size.
+    /// How it is fitted into the new size.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fit: Option<Fit>,
     /// The format of the result.
@@ -102,16 +102,16 @@ pub struct ResizeImage {
     pub format: Option<ImageFormat>,
 }
 
-/// How an image fills its new size.
+/// How an image is fitted into its new size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum Fit {
-    /// All of it, smaller if need be.
+    /// All of the image, smaller than the new size if the proportions differ.
     Contain,
-    /// Fills, cutting off what is over.
+    /// Fills the new size, cropped if the proportions differ.
     Cover,
-    /// Stretched.
+    /// Stretched to the new size.
     Fill,
 }
 
@@ -120,23 +120,23 @@ pub enum Fit {
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum ImageFormat {
-    /// For photographs.
+    /// JPEG.
     Jpeg,
-    /// For drawings.
+    /// PNG.
     Png,
-    /// For both.
+    /// WebP.
     Webp,
 }
 
-/// Makes a text shorter.
+/// Payload of `summarize_text`: summarizes a text.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct SummarizeText {
-    /// The text.
+    /// The text to be summarized.
     #[schemars(length(min = 1))]
     pub text: String,
-    /// How long the summary may be.
+    /// The longest summary, in words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 10_000))]
     pub max_words: Option<u32>,
@@ -150,7 +150,7 @@ impl WebhookDelivery {
 }
 
 impl SendEmail {
-    /// Plain text to one address or several.
+    /// A mail of plain text to one address or several.
     pub fn new(to: impl Into<Addresses>, subject: impl Into<String>, body: impl Into<String>) -> Self {
         let (subject, body) = (subject.into(), body.into());
         Self { to: to.into(), subject, body, html: None, cc: None, bcc: None, reply_to: None }
@@ -177,7 +177,7 @@ impl ResizeImage {
 }
 
 impl SummarizeText {
-    /// This text, as short as it gets.
+    /// Summarizes `text`, without a limit on the words.
     pub fn new(text: impl Into<String>) -> Self {
         Self { text: text.into(), max_words: None }
     }

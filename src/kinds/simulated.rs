@@ -1,7 +1,7 @@
-//! The simulated executor: stands in for the built-in kinds in demos and tests.
+//! The simulated executor of the built-in kinds, for demos and tests.
 //!
-//! A job is a list of steps, each a sleep and a chance to fail, drawn from (job id, attempt, step) alone: the same job
-//! does the same thing every time. It asks between two steps whether it should stop. It sends nothing anywhere.
+//! A job is a list of steps, each a sleep and a chance to fail that depends on job id, attempt and step alone: the same job
+//! behaves the same every time. Between two steps it checks whether it should stop. It never does I/O.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
@@ -17,11 +17,11 @@ use crate::worker::{Completion, Context, JobError, StopReason, Worker};
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub struct Step {
-    /// What it pretends to do.
+    /// What it simulates.
     pub name: &'static str,
-    /// How long that takes.
+    /// How long it takes.
     pub takes: Duration,
-    /// How likely it fails, 0 to 1.
+    /// The probability of a failure, 0 to 1.
     pub fails: f64,
 }
 
@@ -29,7 +29,7 @@ const fn step(name: &'static str, takes_ms: u64, fails: f64) -> Step {
     Step { name, takes: Duration::from_millis(takes_ms), fails }
 }
 
-/// The steps of a built-in kind.
+/// The steps of a built-in kind; empty for any other.
 pub fn steps(kind: &str) -> &'static [Step] {
     const WEBHOOK: &[Step] = &[step("connect", 20, 0.02), step("send", 60, 0.05)];
     const EMAIL: &[Step] = &[step("connect", 30, 0.02), step("authenticate", 20, 0.01), step("send", 50, 0.05)];
@@ -44,7 +44,7 @@ pub fn steps(kind: &str) -> &'static [Step] {
     }
 }
 
-/// A number in `[0, 1)` that depends on nothing else.
+/// A number in `[0, 1)` that depends on its arguments only.
 fn draw(job: JobId, attempt: u32, step: usize) -> f64 {
     let mut hasher = DefaultHasher::new();
     (job.as_uuid().as_bytes(), attempt, step).hash(&mut hasher);
@@ -64,7 +64,7 @@ pub fn register<S: Send + Sync + 'static>(worker: Worker<S>) -> Worker<S> {
 async fn simulate<S: Send + Sync + 'static>(kind: &'static str, context: Context<S>) -> Result<Completion, JobError> {
     let steps = steps(kind);
     for (index, step) in steps.iter().enumerate() {
-        // At shutdown it is soon done, so it goes on; for every other reason it stops here.
+        // At shutdown it goes on, as it is done soon; for every other reason it stops here.
         match context.stop_reason() {
             None | Some(StopReason::ShuttingDown) => {}
             Some(reason) => {

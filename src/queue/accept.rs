@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::depth::{Admitted, NotAdmitted};
-use super::registry::DeclaredKind;
+use super::registry::CachedKind;
 use super::{BatchError, EnqueueError, Inner, Queue};
 use crate::job::limits::BATCH_MAX;
 use crate::job::{JobId, JobRecord, JobRequest, KindDefaults, NewJob, QueueName};
@@ -19,7 +19,7 @@ use crate::store::{Enqueued, KeyTaken, Known, NotStored, StoreError, StoreErrorK
 const DIGESTED_IN_PLACE_MAX_BYTES: usize = 16 * 1024;
 
 /// A request that is well-formed.
-enum Item {
+enum CheckedRequest {
     New(NewJob),
     /// Its kind is not declared, or its payload does not match: still answered if its idempotency key is known.
     Invalid(NewJob, EnqueueError),
@@ -27,7 +27,7 @@ enum Item {
     Known(JobRecord),
 }
 
-impl Item {
+impl CheckedRequest {
     fn new_job(&self) -> Option<&NewJob> {
         if let Self::New(job) = self { Some(job) } else { None }
     }
@@ -57,9 +57,9 @@ impl Queue {
     #[cfg(any(feature = "postgres", feature = "sqlite"))]
     pub(super) async fn accept_unstored(&self, request: JobRequest) -> Result<Unstored, EnqueueError> {
         match self.check_all(vec![request]).await?.pop() {
-            Some(Item::New(job)) => Ok(Unstored::New(job)),
-            Some(Item::Known(job)) => Ok(Unstored::Known(job)),
-            Some(Item::Invalid(_, error)) => Err(error),
+            Some(CheckedRequest::New(job)) => Ok(Unstored::New(job)),
+            Some(CheckedRequest::Known(job)) => Ok(Unstored::Known(job)),
+            Some(CheckedRequest::Invalid(_, error)) => Err(error),
             None => Err(no_answer().into()),
         }
     }
@@ -67,14 +67,14 @@ impl Queue {
     /// Validates a request by itself, without looking at its idempotency key.
     pub(super) async fn checked(&self, request: JobRequest) -> Result<NewJob, EnqueueError> {
         match self.check(request).await? {
-            Item::New(job) => Ok(job),
-            Item::Invalid(_, error) => Err(error),
-            Item::Known(_) => Err(no_answer().into()),
+            CheckedRequest::New(job) => Ok(job),
+            CheckedRequest::Invalid(_, error) => Err(error),
+            CheckedRequest::Known(_) => Err(no_answer().into()),
         }
     }
 
     /// Every check before anything is stored. The items of the answer are `New` or `Known`.
-    async fn check_all(&self, requests: Vec<JobRequest>) -> Result<Vec<Item>, BatchError> {
+    async fn check_all(&self, requests: Vec<JobRequest>) -> Result<Vec<CheckedRequest>, BatchError> {
         let (mut items, mut refused) = (Vec::with_capacity(requests.len()), Refused::new());
         for (index, request) in requests.into_iter().enumerate() {
             match self.check(request).await {
@@ -87,16 +87,16 @@ impl Queue {
         refuse_keys_used_twice(&mut items, &mut refused);
         // If the call is refused anyway, the answer names every bad item, also those that only the store would find.
         let look_at_all = !refused.is_empty();
-        let pick = |item: &Item| match item {
-            Item::Invalid(job, _) => job.idempotency_key().is_some(),
-            Item::New(job) => look_at_all && job.idempotency_key().is_some(),
-            Item::Known(_) => false,
+        let pick = |item: &CheckedRequest| match item {
+            CheckedRequest::Invalid(job, _) => job.idempotency_key().is_some(),
+            CheckedRequest::New(job) => look_at_all && job.idempotency_key().is_some(),
+            CheckedRequest::Known(_) => false,
         };
         self.inner.resolve_known(&mut items, pick, &mut refused).await?;
         let mut accepted = Vec::with_capacity(items.len());
         for (index, item) in items {
             match item {
-                Item::Invalid(_, error) => refused.push((index, error)),
+                CheckedRequest::Invalid(_, error) => refused.push((index, error)),
                 item => accepted.push(item),
             }
         }
@@ -108,28 +108,28 @@ impl Queue {
     }
 
     /// Validates one request by itself.
-    async fn check(&self, mut request: JobRequest) -> Result<Item, EnqueueError> {
+    async fn check(&self, mut request: JobRequest) -> Result<CheckedRequest, EnqueueError> {
         request.idempotency_key = request.idempotency_key.filter(|_| !planted(Bug::KeyIgnored));
         match self.inner.kinds.find(&*self.inner.store, &request.kind).await {
             Ok(kind) => {
                 let job = self.new_job(request, Some(kind.clone())).await?;
                 match kind.check_payload(job.payload()).await {
-                    Ok(()) => Ok(Item::New(job)),
+                    Ok(()) => Ok(CheckedRequest::New(job)),
                     Err(error @ (EnqueueError::Payload { .. } | EnqueueError::PayloadTooExpensive { .. })) => {
-                        Ok(Item::Invalid(job, error))
+                        Ok(CheckedRequest::Invalid(job, error))
                     }
                     Err(error) => Err(error),
                 }
             }
             Err(error @ EnqueueError::UnknownKind { .. }) if request.idempotency_key.is_some() => {
-                Ok(Item::Invalid(self.new_job(request, None).await?, error))
+                Ok(CheckedRequest::Invalid(self.new_job(request, None).await?, error))
             }
             Err(error) => Err(error),
         }
     }
 
     /// Off the runtime if the payload is large: its digest would block a runtime thread.
-    async fn new_job(&self, request: JobRequest, kind: Option<Arc<DeclaredKind>>) -> Result<NewJob, EnqueueError> {
+    async fn new_job(&self, request: JobRequest, kind: Option<Arc<CachedKind>>) -> Result<NewJob, EnqueueError> {
         let (now, limits) = (jiff::Timestamp::now(), self.inner.limits.clone());
         let is_quick =
             request.idempotency_key.is_none() || request.payload.as_str().len() <= DIGESTED_IN_PLACE_MAX_BYTES;
@@ -145,14 +145,14 @@ impl Inner {
     /// Looks up the idempotency keys of the items that `pick` selects; they become `Known`, or are refused.
     async fn resolve_known(
         &self,
-        items: &mut [(usize, Item)],
-        pick: impl Fn(&Item) -> bool,
+        items: &mut [(usize, CheckedRequest)],
+        pick: impl Fn(&CheckedRequest) -> bool,
         refused: &mut Refused,
     ) -> Result<(), StoreError> {
         let picked = items.iter_mut().filter(|(_, item)| pick(item));
         let (mut picked, mut jobs) = (picked.collect::<Vec<_>>(), Vec::new());
         for (_, item) in &picked {
-            if let Item::New(job) | Item::Invalid(job, _) = item {
+            if let CheckedRequest::New(job) | CheckedRequest::Invalid(job, _) = item {
                 jobs.push(job.clone());
             }
         }
@@ -162,7 +162,7 @@ impl Inner {
         let keys: Vec<_> = jobs.iter().map(|job| job.idempotency_key().map(str::to_owned)).collect();
         for (((index, item), known), key) in picked.iter_mut().zip(self.store.known(jobs).await?).zip(keys) {
             match known {
-                Some(Known::Same(job)) => *item = Item::Known(job),
+                Some(Known::Same(job)) => *item = CheckedRequest::Known(job),
                 Some(Known::Other(by)) => refused.push((*index, taken_by(key.as_deref(), by))),
                 None => {}
             }
@@ -170,18 +170,18 @@ impl Inner {
         Ok(())
     }
 
-    async fn store(&self, items: Vec<Item>) -> Result<Vec<Enqueued>, BatchError> {
+    async fn store(&self, items: Vec<CheckedRequest>) -> Result<Vec<Enqueued>, BatchError> {
         let (items, admitted) = self.admit(items).await?;
         let (mut answers, mut new, mut sent) = (Vec::with_capacity(items.len()), Vec::new(), Vec::new());
         for (index, item) in items.into_iter().enumerate() {
             match item {
-                Item::New(job) | Item::Invalid(job, _) => {
+                CheckedRequest::New(job) | CheckedRequest::Invalid(job, _) => {
                     let key = job.idempotency_key().map(str::to_owned);
                     sent.push(Sent { index, queue: job.queue().clone(), key });
                     new.push(job);
                     answers.push(None);
                 }
-                Item::Known(job) => answers.push(Some(Enqueued { created: false, job })),
+                CheckedRequest::Known(job) => answers.push(Some(Enqueued { created: false, job })),
             }
         }
         let mut stored = match self.enqueue(new).await {
@@ -213,16 +213,16 @@ impl Inner {
     }
 
     /// Checks the depth limit. A full queue still answers known idempotency keys.
-    async fn admit(&self, items: Vec<Item>) -> Result<(Vec<Item>, Admitted), BatchError> {
+    async fn admit(&self, items: Vec<CheckedRequest>) -> Result<(Vec<CheckedRequest>, Admitted), BatchError> {
         let refuse = |error| match error {
             NotAdmitted::Full(full) => BatchError::Full(full),
             NotAdmitted::Store(error) => BatchError::Store(error),
         };
-        let full = match self.depth.admit(&*self.store, items.iter().filter_map(Item::new_job)).await {
+        let full = match self.depth.admit(&*self.store, items.iter().filter_map(CheckedRequest::new_job)).await {
             Ok(admitted) => return Ok((items, admitted)),
             Err(error) => refuse(error),
         };
-        let has_key = |item: &Item| item.new_job().is_some_and(|job| job.idempotency_key().is_some());
+        let has_key = |item: &CheckedRequest| item.new_job().is_some_and(|job| job.idempotency_key().is_some());
         if !matches!(full, BatchError::Full(_)) || !items.iter().any(has_key) {
             return Err(full);
         }
@@ -231,17 +231,18 @@ impl Inner {
         if !refused.is_empty() {
             return Err(BatchError::Refused(refused));
         }
-        let items: Vec<Item> = items.into_iter().map(|(_, item)| item).collect();
-        let admitted = self.depth.admit(&*self.store, items.iter().filter_map(Item::new_job)).await.map_err(refuse)?;
+        let items: Vec<CheckedRequest> = items.into_iter().map(|(_, item)| item).collect();
+        let admitted =
+            self.depth.admit(&*self.store, items.iter().filter_map(CheckedRequest::new_job)).await.map_err(refuse)?;
         Ok((items, admitted))
     }
 }
 
 /// The same key twice in one call is one job; with another kind or payload the second one is refused.
-fn refuse_keys_used_twice(items: &mut Vec<(usize, Item)>, refused: &mut Refused) {
+fn refuse_keys_used_twice(items: &mut Vec<(usize, CheckedRequest)>, refused: &mut Refused) {
     let mut first_with = HashMap::new();
     items.retain(|(index, item)| {
-        let (Item::New(job) | Item::Invalid(job, _)) = item else { return true };
+        let (CheckedRequest::New(job) | CheckedRequest::Invalid(job, _)) = item else { return true };
         let Some((key, digest)) = job.idempotency_key().zip(job.request_digest()) else { return true };
         let (first, first_digest) = *first_with.entry(key.to_owned()).or_insert((*index, digest));
         if first_digest != digest {

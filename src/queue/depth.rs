@@ -29,14 +29,14 @@ pub struct QueueFull {
 #[derive(Debug)]
 pub(super) struct DepthLimit {
     max: Option<u64>,
-    seen: Mutex<Seen>,
+    depths: Mutex<Depths>,
 }
 
 #[derive(Debug, Default)]
-struct Seen {
+struct Depths {
     waiting: HashMap<QueueName, u64>,
     counted: Option<Instant>,
-    /// A caller is reading the counts.
+    /// A caller is reading the counts from the store.
     asking: bool,
     failed: Option<(Instant, StoreError)>,
     /// Incremented with every read: an admission before it is not released after it.
@@ -51,7 +51,7 @@ pub(super) enum NotAdmitted {
 
 impl DepthLimit {
     pub(super) fn new(max: Option<u64>) -> Self {
-        Self { max, seen: Mutex::default() }
+        Self { max, depths: Mutex::default() }
     }
 
     /// Admits all of them, or none.
@@ -69,17 +69,17 @@ impl DepthLimit {
         for job in jobs {
             *wanted.entry(job.queue().clone()).or_default() += 1;
         }
-        let mut seen = self.lock();
+        let mut depths = self.lock();
         for (queue, more) in &wanted {
-            let waiting = seen.waiting.get(queue).copied().unwrap_or(0);
+            let waiting = depths.waiting.get(queue).copied().unwrap_or(0);
             if waiting + more > max {
                 return Err(NotAdmitted::Full(QueueFull { queue: queue.clone(), waiting, max }));
             }
         }
         for (queue, more) in &wanted {
-            *seen.waiting.entry(queue.clone()).or_default() += more;
+            *depths.waiting.entry(queue.clone()).or_default() += more;
         }
-        Ok(Admitted { count: seen.count })
+        Ok(Admitted { count: depths.count })
     }
 
     /// For jobs that were admitted and then not stored.
@@ -87,12 +87,12 @@ impl DepthLimit {
         if self.max.is_none() {
             return;
         }
-        let mut seen = self.lock();
-        if seen.count != admitted.count {
+        let mut depths = self.lock();
+        if depths.count != admitted.count {
             return;
         }
         for queue in queues {
-            if let Some(waiting) = seen.waiting.get_mut(queue) {
+            if let Some(waiting) = depths.waiting.get_mut(queue) {
                 *waiting = waiting.saturating_sub(1);
             }
         }
@@ -100,23 +100,23 @@ impl DepthLimit {
 
     /// Whether the caller should read the counts: they are old, and no other caller is reading them.
     fn ask(&self) -> Result<Option<Asking<'_>>, NotAdmitted> {
-        let mut seen = self.lock();
-        let is_known = seen.counted.is_some();
-        if seen.counted.is_some_and(|counted| counted.elapsed() < FRESH) || (is_known && seen.asking) {
+        let mut depths = self.lock();
+        let is_known = depths.counted.is_some();
+        if depths.counted.is_some_and(|counted| counted.elapsed() < FRESH) || (is_known && depths.asking) {
             return Ok(None);
         }
-        match &seen.failed {
+        match &depths.failed {
             // Old counts are better than none: the enqueue that follows meets the same error and reports it.
             Some((at, _)) if is_known && at.elapsed() < FAILURE_FRESH => return Ok(None),
             Some((at, error)) if at.elapsed() < FAILURE_FRESH => return Err(NotAdmitted::Store(error.clone())),
             _ => {}
         }
-        seen.asking = true;
+        depths.asking = true;
         Ok(Some(Asking(self)))
     }
 
-    fn lock(&self) -> MutexGuard<'_, Seen> {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Depths> {
+        self.depths.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -131,18 +131,18 @@ struct Asking<'d>(&'d DepthLimit);
 
 impl Asking<'_> {
     fn answered(&self, stats: Result<Stats, StoreError>) -> Result<(), NotAdmitted> {
-        let mut seen = self.0.lock();
+        let mut depths = self.0.lock();
         match stats {
             Ok(stats) => {
-                seen.waiting =
+                depths.waiting =
                     stats.queues.iter().map(|(name, queue)| (name.clone(), waiting(&queue.counts))).collect();
-                (seen.counted, seen.failed) = (Some(Instant::now()), None);
-                seen.count += 1;
+                (depths.counted, depths.failed) = (Some(Instant::now()), None);
+                depths.count += 1;
                 Ok(())
             }
             Err(error) => {
-                seen.failed = Some((Instant::now(), error.clone()));
-                if seen.counted.is_some() { Ok(()) } else { Err(NotAdmitted::Store(error)) }
+                depths.failed = Some((Instant::now(), error.clone()));
+                if depths.counted.is_some() { Ok(()) } else { Err(NotAdmitted::Store(error)) }
             }
         }
     }

@@ -6,6 +6,8 @@ use crate::store::{
     Claim, Claimed, Extend, Extended, PerItem, Prune, Pruned, Reap, Reaped, Settle, Settled, StoreError, Wake,
 };
 
+/// For workers: claim, extend and settle. [`Worker`](crate::Worker) does all of this; use it unless you write a worker of
+/// your own.
 impl Queue {
     /// Claims jobs that are due, with a lease each. [`Worker`](crate::Worker) does this for you.
     pub async fn claim(&self, claim: Claim) -> Result<Claimed, StoreError> {

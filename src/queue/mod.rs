@@ -34,7 +34,7 @@ pub use open::QueueBuilder;
 
 use self::cancels::Cancels;
 use self::depth::DepthLimit;
-use self::open::{Backend, Parts};
+use self::open::{Backend, OpenedStore};
 use self::registry::KindRegistry;
 use crate::job::limits::PAGE_MAX;
 use crate::job::{AttemptRecord, JobId, JobRecord, JobRequest, Json, Kind, KindDefinition, Limits, NewJob};
@@ -91,6 +91,7 @@ struct Inner {
     cancels: Cancels,
 }
 
+/// Opening, enqueueing and reading.
 impl Queue {
     /// Opens `sqlite://FILE`, which is created and migrated if needed, or `postgres://…`, which must be migrated already
     /// (`steadfast migrate`, or [`QueueBuilder::migrate`]).
@@ -106,12 +107,12 @@ impl Queue {
     /// A queue over a store that is open already, for instance one that is [`Wrapped`](crate::store::Wrapped). `wake` is the
     /// store's own.
     pub fn over(store: Arc<dyn Store>, wake: Wake) -> Self {
-        let parts = Parts { store, wake, backend: Backend::Other };
-        Self::assemble(parts, Limits::default(), None, KindRegistry::default())
+        let opened = OpenedStore { store, wake, backend: Backend::Other };
+        Self::assemble(opened, Limits::default(), None, KindRegistry::default())
     }
 
-    fn assemble(parts: Parts, limits: Limits, max_queue_depth: Option<u64>, kinds: KindRegistry) -> Self {
-        let Parts { store, wake, backend } = parts;
+    fn assemble(opened: OpenedStore, limits: Limits, max_queue_depth: Option<u64>, kinds: KindRegistry) -> Self {
+        let OpenedStore { store, wake, backend } = opened;
         let (depth, cancels) = (DepthLimit::new(max_queue_depth), Cancels::default());
         Self { inner: Arc::new(Inner { store, wake, kinds, limits, depth, backend, cancels }), by: None }
     }

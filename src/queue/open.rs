@@ -101,36 +101,36 @@ impl QueueBuilder {
 
     /// Opens the queue.
     pub async fn open(self) -> Result<Queue, OpenError> {
-        let parts = self.address()?.open().await?;
-        self.assemble(Parts { store: Arc::new(Wrapped::new(parts.store, StoreMetrics)), ..parts })
+        let opened = self.store_settings()?.open().await?;
+        self.assemble(OpenedStore { store: Arc::new(Wrapped::new(opened.store, StoreMetrics)), ..opened })
     }
 
     /// Opens the queue over a store that is open already; see [`Queue::over`].
     pub fn over(self, store: Arc<dyn Store>, wake: Wake) -> Result<Queue, OpenError> {
-        self.assemble(Parts { store, wake, backend: Backend::Other })
+        self.assemble(OpenedStore { store, wake, backend: Backend::Other })
     }
 
-    fn assemble(self, parts: Parts) -> Result<Queue, OpenError> {
+    fn assemble(self, opened: OpenedStore) -> Result<Queue, OpenError> {
         let kinds = KindRegistry::new(self.built_in, self.allow_undeclared_kinds)
             .map_err(|error| OpenError::new("the queue", &error, "correct the built-in kind").caused_by(error))?;
-        Ok(Queue::assemble(parts, self.limits, self.max_queue_depth, kinds))
+        Ok(Queue::assemble(opened, self.limits, self.max_queue_depth, kinds))
     }
 
     /// Migrates the database to the newest schema version of this program; answers how many migrations were applied.
     /// Idempotent, and safe to run concurrently.
     pub async fn migrate(self) -> Result<usize, OpenError> {
-        self.address()?.migrate().await
+        self.store_settings()?.migrate().await
     }
 
-    fn address(&self) -> Result<Address, OpenError> {
+    fn store_settings(&self) -> Result<StoreSettings, OpenError> {
         self.check_retries()?;
         let url = &*self.url.0;
         // Everything behind the scheme may contain a password.
         let scheme = url.split(':').next().unwrap_or_default();
         let way_out = "use sqlite://FILE or postgres://USER@HOST/DATABASE";
         match scheme {
-            "sqlite" => Address::sqlite(self, url, way_out),
-            "postgres" | "postgresql" => Address::postgres(self),
+            "sqlite" => StoreSettings::sqlite(self, url, way_out),
+            "postgres" | "postgresql" => StoreSettings::postgres(self),
             _ => {
                 let problem = format!("its URL does not begin with a known scheme ({scheme:.20})");
                 Err(OpenError::new("the database", problem, way_out))
@@ -161,8 +161,8 @@ impl std::fmt::Debug for SecretUrl {
     }
 }
 
-/// The parts of an open queue.
-pub(super) struct Parts {
+/// A store that has been opened.
+pub(super) struct OpenedStore {
     pub(super) store: Arc<dyn Store>,
     pub(super) wake: Wake,
     pub(super) backend: Backend,
@@ -180,26 +180,26 @@ pub(super) enum Backend {
 }
 
 /// The settings of a store, parsed from a database URL.
-enum Address {
+enum StoreSettings {
     #[cfg(feature = "sqlite")]
     Sqlite(crate::store::sqlite::SqliteSettings),
     #[cfg(feature = "postgres")]
     Postgres(crate::store::postgres::PostgresSettings),
 }
 
-impl Address {
-    async fn open(self) -> Result<Parts, OpenError> {
+impl StoreSettings {
+    async fn open(self) -> Result<OpenedStore, OpenError> {
         match self {
             #[cfg(feature = "sqlite")]
             Self::Sqlite(settings) => {
                 use crate::store::sqlite::SqliteStore;
                 let store = Arc::new(off_the_runtime(move || SqliteStore::open(settings)).await?);
-                Ok(Parts { wake: store.wake().clone(), backend: Backend::Sqlite(store.clone()), store })
+                Ok(OpenedStore { wake: store.wake().clone(), backend: Backend::Sqlite(store.clone()), store })
             }
             #[cfg(feature = "postgres")]
             Self::Postgres(settings) => {
                 let store = Arc::new(crate::store::postgres::PostgresStore::open(settings).await?);
-                Ok(Parts { wake: store.wake().clone(), backend: Backend::Postgres(store.clone()), store })
+                Ok(OpenedStore { wake: store.wake().clone(), backend: Backend::Postgres(store.clone()), store })
             }
         }
     }

@@ -10,6 +10,7 @@ use crate::store::{
     StoreError, StoreErrorKind, TokenDeleted, TokenRecord,
 };
 
+/// For operators: jobs, queues, kinds and API tokens.
 impl Queue {
     /// The same queue, on behalf of an actor: what is cancelled, redriven, deleted, paused, resumed or declared through it is
     /// attributed to that actor.

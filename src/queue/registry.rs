@@ -28,11 +28,11 @@ const FRESH_FOR_UNKNOWN_PER_LOAD: u32 = 10;
 /// 8 unknown kinds get suggestions each time the kinds are loaded; a batch of 1,000 typos has one cause.
 const SUGGESTIONS_PER_LOAD: u32 = 8;
 
-type Kinds = HashMap<Kind, Arc<DeclaredKind>>;
+type Kinds = HashMap<Kind, Arc<CachedKind>>;
 
 #[derive(Debug, Default)]
 pub(super) struct KindRegistry {
-    built_in: HashMap<Kind, Arc<DeclaredKind>>,
+    built_in: HashMap<Kind, Arc<CachedKind>>,
     allow_undeclared: bool,
     loaded: RwLock<LoadedKinds>,
     checks: CheckPool,
@@ -55,14 +55,14 @@ impl LoadedKinds {
 
 /// A kind with its compiled schema.
 #[derive(Debug)]
-pub(super) struct DeclaredKind {
+pub(super) struct CachedKind {
     definition: KindDefinition,
     checks: CheckPool,
     /// Compiled on first use; an error if the schema cannot be used.
     check: OnceCell<Result<Arc<PayloadCheck>, Unusable>>,
 }
 
-impl DeclaredKind {
+impl CachedKind {
     fn new(definition: KindDefinition, checks: CheckPool) -> Self {
         Self { definition, checks, check: OnceCell::new() }
     }
@@ -133,9 +133,9 @@ impl KindRegistry {
             // Not on first use: a bad schema of a built-in kind is an error at open.
             let check = definition.schema.as_ref().map(PayloadCheck::compile).transpose();
             let check = check.map_err(|error| unusable(kind.clone(), error))?.map(|check| Ok(Arc::new(check)));
-            let declared = DeclaredKind {
+            let declared = CachedKind {
                 check: check.map_or_else(OnceCell::new, |check| OnceCell::new_with(Some(check))),
-                ..DeclaredKind::new(definition, registry.checks.clone())
+                ..CachedKind::new(definition, registry.checks.clone())
             };
             Ok((kind, Arc::new(declared)))
         });
@@ -154,7 +154,7 @@ impl KindRegistry {
         self.built_in.contains_key(kind)
     }
 
-    pub(super) async fn find(&self, store: &dyn Store, name: &str) -> Result<Arc<DeclaredKind>, EnqueueError> {
+    pub(super) async fn find(&self, store: &dyn Store, name: &str) -> Result<Arc<CachedKind>, EnqueueError> {
         let kind = Kind::new(name)?;
         if let Some(found) = self.built_in.get(&kind) {
             return Ok(found.clone());
@@ -170,7 +170,7 @@ impl KindRegistry {
             return Ok(found.clone());
         }
         if self.allow_undeclared {
-            return Ok(Arc::new(DeclaredKind::new(KindDefinition::any(kind), self.checks.clone())));
+            return Ok(Arc::new(CachedKind::new(KindDefinition::any(kind), self.checks.clone())));
         }
         let close = match known.suggested.fetch_add(1, Ordering::Relaxed) {
             ..SUGGESTIONS_PER_LOAD => closest(&kind, self.built_in.keys().chain(known.kinds.keys())),
@@ -190,7 +190,7 @@ impl KindRegistry {
         }
         check_defaults(&definition.defaults)?;
         if definition.schema.is_some() {
-            DeclaredKind::new(definition.clone(), self.checks.clone()).compiled().await?;
+            CachedKind::new(definition.clone(), self.checks.clone()).compiled().await?;
         }
         let is_new = store.put_kind(PutKind::new(definition).by(by)).await?;
         self.forget();
@@ -234,7 +234,7 @@ impl KindRegistry {
             let kind = definition.kind.clone();
             match known.kinds.get(&kind) {
                 Some(same) if same.definition == definition => (kind, same.clone()),
-                _ => (kind, Arc::new(DeclaredKind::new(definition, self.checks.clone()))),
+                _ => (kind, Arc::new(CachedKind::new(definition, self.checks.clone()))),
             }
         });
         let kinds = Arc::new(kinds.collect());

@@ -37,9 +37,9 @@ impl Clock for SystemClock {
 
 /// A clock for tests, which stands still until it is advanced.
 #[derive(Debug)]
-pub struct HeldClock(Mutex<(Timestamp, Duration)>);
+pub struct ManualClock(Mutex<(Timestamp, Duration)>);
 
-impl HeldClock {
+impl ManualClock {
     /// A clock that shows this time.
     pub fn at(now: Timestamp) -> Self {
         Self(Mutex::new((now, Duration::ZERO)))
@@ -62,7 +62,7 @@ impl HeldClock {
     }
 }
 
-impl Clock for HeldClock {
+impl Clock for ManualClock {
     fn wall(&self) -> Timestamp {
         self.lock().0
     }

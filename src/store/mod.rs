@@ -14,14 +14,14 @@
 mod actor;
 mod catalog;
 mod clock;
-#[cfg(any(feature = "api", feature = "postgres", feature = "sqlite", feature = "worker"))]
-mod complaints;
 mod error;
 #[cfg(any(feature = "postgres", feature = "sqlite", feature = "worker"))]
 mod failures;
 mod job_requests;
 mod jobs;
 mod lease_requests;
+#[cfg(any(feature = "api", feature = "postgres", feature = "sqlite", feature = "worker"))]
+mod log_throttle;
 mod metrics;
 #[cfg(feature = "postgres")]
 pub mod postgres;
@@ -35,9 +35,7 @@ use async_trait::async_trait;
 
 pub use actor::Actor;
 pub use catalog::{CatalogStore, DeleteKind, DeleteToken, Pause, PutKind, PutToken, Resume};
-pub use clock::{Clock, HeldClock, SystemClock};
-#[cfg(any(feature = "api", feature = "postgres", feature = "sqlite", feature = "worker"))]
-pub(crate) use complaints::complain;
+pub use clock::{Clock, ManualClock, SystemClock};
 pub use error::{KeyTaken, NotStored, OpenError, StoreError, StoreErrorKind};
 #[cfg(any(feature = "postgres", feature = "sqlite", feature = "worker"))]
 pub(crate) use failures::FailedAttempt;
@@ -47,6 +45,8 @@ pub use job_requests::{
 };
 pub use jobs::JobStore;
 pub use lease_requests::{Beat, Claim, Claimed, Extend, Extended, Reap, Reaped, Settle, Settled, WorkerFate};
+#[cfg(any(feature = "api", feature = "postgres", feature = "sqlite", feature = "worker"))]
+pub(crate) use log_throttle::warn_throttled;
 pub(crate) use metrics::StoreMetrics;
 pub use token::{LastAdmin, NoSuchScope, Scope, TokenDeleted, TokenRecord};
 pub use wake::{Wake, WakeListener};

@@ -11,7 +11,7 @@ use super::context::Attempt;
 use super::running_worker::{ClaimedJob, RunningWorker};
 use crate::job::limits::BATCH_MAX;
 use crate::job::{Kind, Lease, Outcome};
-use crate::store::{Claim, Claimed, StoreError, WorkerFate, complain};
+use crate::store::{Claim, Claimed, StoreError, WorkerFate, warn_throttled};
 
 /// 1 s: a prefetched job that still waits for a slot is released, for workers with free slots.
 const PREFETCH_MAX_AGE: Duration = Duration::from_secs(1);
@@ -69,11 +69,11 @@ pub(super) async fn run<S: Send + Sync + 'static>(shared: Arc<RunningWorker<S>>)
             Err(error) => {
                 errors += 1;
                 let pause = error_pause(errors);
-                complain(&error, "cannot claim jobs; trying again");
+                warn_throttled(&error, "cannot claim jobs; trying again");
                 let _ = stop.run_until_cancelled(tokio::time::sleep(pause)).await;
             }
         }
-        // Round-robin: each group is first in turn.
+        // ClaimRound-robin: each group is first in turn.
         groups.rotate_left(1);
     }
     for job in shared.buffer.close() {
@@ -96,7 +96,7 @@ async fn wait_for_room<S>(shared: &RunningWorker<S>) -> bool {
 
 /// The result of a round of claims.
 #[derive(Default)]
-struct Round {
+struct ClaimRound {
     claimed: usize,
     /// There may be more jobs to claim at once.
     more_waiting: bool,
@@ -106,8 +106,8 @@ struct Round {
     look_again: Option<Duration>,
 }
 
-async fn claim_round<S>(shared: &RunningWorker<S>, groups: &[Group]) -> Result<Round, StoreError> {
-    let mut round = Round::default();
+async fn claim_round<S>(shared: &RunningWorker<S>, groups: &[Group]) -> Result<ClaimRound, StoreError> {
+    let mut round = ClaimRound::default();
     for group in groups {
         let mut max = shared.room().min(BATCH_MAX);
         if let Some(limit) = &group.limit {
@@ -126,7 +126,7 @@ async fn claim_round<S>(shared: &RunningWorker<S>, groups: &[Group]) -> Result<R
     Ok(round)
 }
 
-async fn claim<S>(shared: &RunningWorker<S>, group: &Group, max: usize) -> Result<Round, StoreError> {
+async fn claim<S>(shared: &RunningWorker<S>, group: &Group, max: usize) -> Result<ClaimRound, StoreError> {
     let claimed_at = Instant::now();
     let claim = Claim {
         queues: shared.settings.queues.clone(),
@@ -148,7 +148,7 @@ async fn claim<S>(shared: &RunningWorker<S>, group: &Group, max: usize) -> Resul
     let jobs: Vec<ClaimedJob> = leases.into_iter().map(with_permit).collect();
     shared.held.add(jobs.iter().map(|job| job.attempt.clone()));
     shared.buffer.put(jobs);
-    Ok(Round { claimed, more_waiting: more, left_out: false, look_again })
+    Ok(ClaimRound { claimed, more_waiting: more, left_out: false, look_again })
 }
 
 /// The pool has slowed down since these were claimed, and no slot will be free soon.

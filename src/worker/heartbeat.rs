@@ -14,7 +14,7 @@ use super::context::Attempt;
 use super::held::HeldLeases;
 use crate::job::limits::BATCH_MAX;
 use crate::queue::Queue;
-use crate::store::{Beat, Extend, Extended, StoreError, StoreErrorKind, complain};
+use crate::store::{Beat, Extend, Extended, StoreError, StoreErrorKind, warn_throttled};
 
 /// 3: two heartbeats may be missed before a lease expires.
 const BEATS_PER_LEASE: u32 = 3;
@@ -44,14 +44,14 @@ pub(super) async fn run(queue: Queue, held: &HeldLeases, lease: Duration, progre
             due = match beat(&queue, held, held.all(), lease).await {
                 Ok(()) => began + interval,
                 Err(error) => {
-                    complain(&error, "cannot extend leases; trying again");
+                    warn_throttled(&error, "cannot extend leases; trying again");
                     // Its progress is to be sent again.
                     progress_reported.notify_one();
                     Instant::now() + interval / 4
                 }
             };
         } else if let Err(error) = beat(&queue, held, with_progress(held), lease).await {
-            complain(&error, "cannot record progress; trying again");
+            warn_throttled(&error, "cannot record progress; trying again");
             // Its progress is to be sent again.
             progress_reported.notify_one();
         }

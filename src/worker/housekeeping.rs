@@ -14,10 +14,10 @@ use crate::queue::Queue;
 /// A loop, which never completes.
 type Loop = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-type Start = fn(Queue, &WorkerSettings) -> Loop;
+type StartLoop = fn(Queue, &WorkerSettings) -> Loop;
 
 /// Each loop with its name in logs and metrics.
-const HOUSEKEEPING: [(&str, Start); 2] = [
+const HOUSEKEEPING: [(&str, StartLoop); 2] = [
     ("reaper", |queue, settings| Box::pin(reaper::run(queue, settings.reap_interval))),
     ("pruner", |queue, settings| Box::pin(pruner::run(queue, settings.retention))),
 ];

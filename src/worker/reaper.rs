@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::job::AttemptOutcome;
 use crate::planted::{Bug, planted};
 use crate::queue::Queue;
-use crate::store::{FailedAttempt, Reap, Reaped, StoreError, complain};
+use crate::store::{FailedAttempt, Reap, Reaped, StoreError, warn_throttled};
 
 /// 500 in one step: short transactions, and a crash of a large fleet is still cleared in seconds.
 const BATCH: usize = 500;
@@ -42,7 +42,7 @@ async fn reap_all(queue: &Queue) -> Result<(), StoreError> {
                 return Err(error);
             }
             Err(error) => {
-                complain(&error, "cannot look for expired leases; trying again");
+                warn_throttled(&error, "cannot look for expired leases; trying again");
                 return Ok(());
             }
         }

@@ -57,7 +57,7 @@ pub(super) async fn run_until<S: Send + Sync + 'static>(
         stop_heartbeats: CancellationToken::new(),
     });
     tracing::info!(worker_id = %shared.worker, concurrency = shared.settings.concurrency, "worker started");
-    let mut loops = Loops::start(&shared, &health)?;
+    let mut loops = WorkerLoops::start(&shared, &health)?;
     let ended = tokio::select! {
         () = shutdown => Ok(()),
         died = loops.died() => died,
@@ -68,7 +68,7 @@ pub(super) async fn run_until<S: Send + Sync + 'static>(
 }
 
 /// The running loops, grouped by when they may stop.
-struct Loops {
+struct WorkerLoops {
     /// Claims jobs.
     dispatcher: JoinSet<Result<(), WorkerError>>,
     /// Run handlers.
@@ -83,7 +83,7 @@ struct Loops {
     _stop_on_drop: [DropGuard; 2],
 }
 
-impl Loops {
+impl WorkerLoops {
     fn start<S: Send + Sync + 'static>(
         shared: &Arc<RunningWorker<S>>,
         health: &WorkerHealth,

@@ -11,7 +11,7 @@ use super::context::Attempt;
 use super::held::HeldLeases;
 use crate::job::{LeaseKey, Outcome};
 use crate::queue::Queue;
-use crate::store::{Settle, Settled, StoreError, StoreErrorKind, complain};
+use crate::store::{Settle, Settled, StoreError, StoreErrorKind, warn_throttled};
 
 /// 1,000 outcomes in one settle: as many jobs as a claim returns.
 const BATCH_MAX: usize = 1000;
@@ -108,7 +108,7 @@ pub(super) async fn run(queue: Queue, outcomes: &Outcomes, held: &HeldLeases) {
             Err(error) => {
                 errors += 1;
                 let pause = error_pause(errors);
-                complain(&error, "cannot record outcomes; trying again");
+                warn_throttled(&error, "cannot record outcomes; trying again");
                 tokio::time::sleep(pause).await;
             }
         }

@@ -8,14 +8,14 @@ use jiff::Timestamp;
 use rusqlite::Connection;
 use steadfast::job::JobId;
 use steadfast::store::sqlite::{SqliteSettings, SqliteStore};
-use steadfast::store::{Clock, HeldClock, Store};
+use steadfast::store::{Clock, ManualClock, Store};
 use tempfile::TempDir;
 
 use crate::world::World;
 
 pub(crate) struct SqliteWorld {
     store: Arc<SqliteStore>,
-    clock: Arc<HeldClock>,
+    clock: Arc<ManualClock>,
     path: PathBuf,
     /// Last, so that the store lets go of its files before they are removed.
     _dir: TempDir,
@@ -36,7 +36,7 @@ impl World for SqliteWorld {
         // Beside the build, on a real disk: a system's temporary directory may be memory, where syncing is free.
         let dir = TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
         let path = dir.path().join("jobs.db");
-        let clock = Arc::new(HeldClock::at("2030-01-01T00:00:00Z".parse().unwrap()));
+        let clock = Arc::new(ManualClock::at("2030-01-01T00:00:00Z".parse().unwrap()));
         let settings = SqliteSettings::at(path.clone()).clock(clock.clone());
         let store = Arc::new(SqliteStore::open(settings).unwrap());
         Self { store, clock, path, _dir: dir }

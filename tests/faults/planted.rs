@@ -96,7 +96,7 @@ planted_bugs! {
         "link::f11_a_claim_whose_answer_was_lost_comes_back_with_the_cause_recorded_on_sqlite", "the cause recorded";
     a_cause_that_is_forgotten_is_caught_on_postgresql: CauseForgotten,
         "kill::f10_the_job_of_a_worker_killed_after_its_claim_runs_again_with_the_cause_recorded", "without a record";
-    heartbeats_that_wait_behind_new_jobs_are_caught: OneLane,
+    heartbeats_that_wait_behind_new_jobs_are_caught: WorkersBehindEnqueues,
         "overload::f9_heartbeats_and_settles_do_not_queue_behind_new_jobs", "waited behind";
     a_shutdown_that_abandons_its_jobs_is_caught: ShutdownAbandons,
         "shutdown::f19_a_server_told_to_stop_under_load_leaves_nothing_running_and_spends_no_attempt_on_sqlite",
@@ -118,7 +118,7 @@ planted_bugs! {
         "database::f36_claims_stay_flat_while_a_stranger_holds_back_vacuum", "do not stay flat";
     a_short_queue_for_new_connections_is_caught: ShortBacklog,
         "overload::f9_a_thousand_clients_that_come_at_once_all_get_a_connection_at_once", "were let in";
-    workers_that_wait_behind_everybody_are_caught: NoWorkerLane,
+    workers_that_wait_behind_everybody_are_caught: NoWorkerThreads,
         "overload::f9_workers_and_probes_are_answered_while_every_thread_that_serves_others_is_busy", "not answered";
     a_log_failure_that_ends_the_process_is_caught: LogFailureIsFatal,
         "logs::f48_a_server_whose_log_is_on_a_full_disk_goes_on", "the server is gone";

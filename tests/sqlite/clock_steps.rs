@@ -6,7 +6,7 @@ use std::time::Duration;
 use jiff::SignedDuration;
 use steadfast::job::{AttemptOutcome, Failure, JobRequest, Lease, Outcome, Status};
 use steadfast::store::sqlite::SqliteStore;
-use steadfast::store::{Beat, Clock, Extend, Extended, HeldClock, JobStore, Reap, Reaped, Settle, Settled};
+use steadfast::store::{Beat, Clock, Extend, Extended, JobStore, ManualClock, Reap, Reaped, Settle, Settled};
 
 use crate::changed::changed;
 use crate::jobs_file::{JobsFile, LEASE, claim, enqueue, enqueue_one, job, job_with, jobs, literal};
@@ -20,7 +20,7 @@ const STEPS: [SignedDuration; 2] = [HOUR, SignedDuration::from_hours(-1)];
 struct World {
     file: JobsFile,
     store: Arc<SqliteStore>,
-    clock: Arc<HeldClock>,
+    clock: Arc<ManualClock>,
 }
 
 impl World {
@@ -148,7 +148,7 @@ async fn a_delay_keeps_its_length_over_several_steps_and_a_restart() {
         assert_eq!(claim(&store, 10).await, [], "{step:?}");
     }
     drop(store);
-    let clock = Arc::new(HeldClock::at(clock.wall()));
+    let clock = Arc::new(ManualClock::at(clock.wall()));
     let store = file.open_at(&clock);
     clock.advance(SECOND * (600 - 180) - SECOND);
     assert_eq!(claim(&store, 10).await, []);
@@ -227,7 +227,7 @@ async fn a_clock_that_went_back_while_the_file_was_closed_keeps_no_dead_lease_al
     drop(store);
     clock.set_wall(clock.wall() - HOUR);
     // A new process: its own monotonic clock, nobody to tell that the time of day has jumped.
-    let clock = Arc::new(HeldClock::at(clock.wall()));
+    let clock = Arc::new(ManualClock::at(clock.wall()));
     let store = file.open_at(&clock);
     assert_eq!(store.reap(Reap::up_to(10)).await.unwrap(), []);
     clock.advance(LEASE);
@@ -248,7 +248,7 @@ async fn a_clock_that_went_back_while_the_file_was_closed_keeps_no_waiting_job_b
     let later = enqueue_one(&store, changed(job(), |job| job.run_at = time_of_day)).await;
     let delayed = enqueue_one(&store, job().delay_ms(90_000)).await;
     drop(store);
-    let clock = Arc::new(HeldClock::at(clock.wall() - HOUR));
+    let clock = Arc::new(ManualClock::at(clock.wall() - HOUR));
     let store = file.open_at(&clock);
     assert_eq!(claim(&store, 10).await.len(), 2, "what was due is due");
     clock.advance(SECOND * 60);

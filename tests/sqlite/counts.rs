@@ -5,7 +5,7 @@ use std::time::Duration;
 use fastrand::Rng;
 use steadfast::job::{JobId, Lease, NewJob, Outcome};
 use steadfast::store::sqlite::SqliteStore;
-use steadfast::store::{Beat, Cancel, Delete, Extend, HeldClock, JobStore, Prune, Reap, Redrive, Settle};
+use steadfast::store::{Beat, Cancel, Delete, Extend, JobStore, ManualClock, Prune, Reap, Redrive, Settle};
 
 use crate::changed::changed;
 use crate::jobs_file::{JobsFile, checked, claim_of, counted, in_queue, told};
@@ -39,7 +39,7 @@ struct Mixture {
 }
 
 impl Mixture {
-    async fn step(&mut self, store: &SqliteStore, clock: &HeldClock) -> &'static str {
+    async fn step(&mut self, store: &SqliteStore, clock: &ManualClock) -> &'static str {
         clock.advance(Duration::from_secs(self.rng.u64(0..20)));
         match self.rng.u8(0..20) {
             0..5 => {

@@ -17,7 +17,7 @@ use steadfast::job::{
 };
 use steadfast::store::sqlite::SqliteStore;
 use steadfast::store::{
-    Beat, Cancel, CatalogStore, Clock, Extend, HeldClock, JobStore, Pause, PutKind, PutToken, Redrive, Scope, Settle,
+    Beat, Cancel, CatalogStore, Clock, Extend, JobStore, ManualClock, Pause, PutKind, PutToken, Redrive, Scope, Settle,
     TokenRecord,
 };
 
@@ -93,8 +93,8 @@ impl Fixture {
         file
     }
 
-    pub(crate) fn clock(&self) -> Arc<HeldClock> {
-        Arc::new(HeldClock::at(self.now))
+    pub(crate) fn clock(&self) -> Arc<ManualClock> {
+        Arc::new(ManualClock::at(self.now))
     }
 
     pub(crate) fn lease(&self, kind: &str) -> LeaseKey {
@@ -218,7 +218,7 @@ pub(crate) fn request(kind: &str, now: jiff::Timestamp) -> NewJob {
 /// Fills a store so that there is a job in every status, and one of each kind of history.
 struct Filler {
     store: Arc<SqliteStore>,
-    clock: Arc<HeldClock>,
+    clock: Arc<ManualClock>,
     leases: Vec<(&'static str, LeaseKey)>,
 }
 

@@ -13,7 +13,7 @@ use rusqlite::Connection;
 use steadfast::job::limits::LEASE_DEFAULT;
 use steadfast::job::{JobId, JobRecord, JobRequest, Json, KindDefaults, Lease, Limits, NewJob, WorkerId};
 use steadfast::store::sqlite::{SqliteSettings, SqliteStore};
-use steadfast::store::{Claim, HeldClock, JobStore, List, StoreError, WorkerFate};
+use steadfast::store::{Claim, JobStore, List, ManualClock, StoreError, WorkerFate};
 use tempfile::TempDir;
 
 use crate::changed::changed;
@@ -48,12 +48,12 @@ impl JobsFile {
     }
 
     /// With a clock that stands still until it is moved.
-    pub(crate) fn open_held(&self) -> (Arc<SqliteStore>, Arc<HeldClock>) {
-        let clock = Arc::new(HeldClock::at("2030-01-01T00:00:00Z".parse().unwrap()));
+    pub(crate) fn open_held(&self) -> (Arc<SqliteStore>, Arc<ManualClock>) {
+        let clock = Arc::new(ManualClock::at("2030-01-01T00:00:00Z".parse().unwrap()));
         (self.open_at(&clock), clock)
     }
 
-    pub(crate) fn open_at(&self, clock: &Arc<HeldClock>) -> Arc<SqliteStore> {
+    pub(crate) fn open_at(&self, clock: &Arc<ManualClock>) -> Arc<SqliteStore> {
         let settings = SqliteSettings::at(&self.path).clock(clock.clone());
         Arc::new(SqliteStore::open(settings).unwrap())
     }

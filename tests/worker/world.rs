@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use steadfast::job::JobId;
 use steadfast::store::sqlite::{SqliteSettings, SqliteStore};
-use steadfast::store::{Enqueued, HeldClock};
+use steadfast::store::{Enqueued, ManualClock};
 use steadfast::worker::{WorkerError, WorkerSettings};
 use steadfast::{Job, JobRecord, Queue, Status, Worker};
 use tokio::sync::oneshot;
@@ -54,9 +54,9 @@ impl World {
     }
 
     /// Time passes only when the test says so, for the store; heartbeats and polls go on.
-    pub async fn with_held_clock() -> (Self, Arc<HeldClock>) {
+    pub async fn with_held_clock() -> (Self, Arc<ManualClock>) {
         let directory = tempfile::tempdir().unwrap();
-        let clock = Arc::new(HeldClock::at("2030-01-01T00:00:00Z".parse().unwrap()));
+        let clock = Arc::new(ManualClock::at("2030-01-01T00:00:00Z".parse().unwrap()));
         let settings = SqliteSettings::at(directory.path().join("jobs.db")).clock(clock.clone());
         let store = SqliteStore::open(settings).unwrap();
         let wake = store.wake().clone();

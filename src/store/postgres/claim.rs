@@ -15,7 +15,7 @@ use super::lanes::{Lane, LanePosition};
 use super::row::{self, JOB_COLUMN_COUNT};
 use crate::job::limits::BATCH_MAX;
 use crate::job::{ErrorText, Lease, LeaseToken};
-use crate::store::{Claim, Claimed, StoreError, complain};
+use crate::store::{Claim, Claimed, StoreError, warn_throttled};
 
 pub(super) const LANES: &str = "\
 -- lanes: the first ready job of every (queue, kind, priority), by skipping through the index
@@ -88,7 +88,7 @@ async fn try_claim(core: &Core, claim: &Claim) -> Result<Vec<Row>, DbError> {
     match connection.finish(answer) {
         Err(error) if !rows.is_empty() => {
             // These are leased: thrown away, each would have lost an attempt without having run.
-            complain(&error.during("claim"), "cannot look for more jobs; going on with those that are claimed");
+            warn_throttled(&error.during("claim"), "cannot look for more jobs; going on with those that are claimed");
             Ok(rows)
         }
         answer => answer.map(|()| rows),

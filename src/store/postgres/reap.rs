@@ -12,7 +12,7 @@ use super::error::{DbError, Effect, Retries};
 use super::settle::Endings;
 use super::{queues, row};
 use crate::job::limits::BATCH_MAX;
-use crate::job::{Ending, Expiry, Held, LeaseKey, RetryPolicy, Transition, decide};
+use crate::job::{Ending, Expiry, LeaseKey, RetryPolicy, RunningJob, Transition, decide};
 use crate::store::{Reap, Reaped, StoreError};
 
 pub(super) async fn reap(core: &Core, reap: Reap) -> Result<Vec<Reaped>, StoreError> {
@@ -70,9 +70,9 @@ fn ending(row: &Row) -> Result<(LeaseKey, u32, [Transition; 2], Reaped), DbError
     // Not used: an expired attempt waits no longer.
     let retry = RetryPolicy::default();
     let max_attempts = row::count(row.try_get(5)?);
-    let held = Held { attempts, max_attempts, cancel_requested: false, retry: &retry, dice: 0.0 };
-    let to = decide(Ending::Expired(expiry), held);
-    let to_if_cancelling = decide(Ending::Expired(expiry), Held { cancel_requested: true, ..held });
+    let running = RunningJob { attempts, max_attempts, cancel_requested: false, retry: &retry, jitter: 0.0 };
+    let to = decide(Ending::Expired(expiry), running);
+    let to_if_cancelling = decide(Ending::Expired(expiry), RunningJob { cancel_requested: true, ..running });
     let reaped = Reaped {
         job_id: lease.job_id,
         kind: row::kind(row.try_get(2)?),

@@ -32,7 +32,7 @@ pub struct PostgresSettings {
     /// How jobs are retried whose kind does not say. Of several processes, the one that records the failure decides.
     pub retry_default: RetryPolicy,
     /// A schema whose `now()` is used instead of the server's: for tests that hold the time, as
-    /// [`HeldClock`](crate::store::HeldClock) does on SQLite.
+    /// [`ManualClock`](crate::store::ManualClock) does on SQLite.
     pub clock_schema: Option<String>,
     /// `false`: every claim looks from the beginning. For measuring what the low-water marks save.
     pub low_water_marks: bool,

@@ -18,7 +18,7 @@ use super::core::{Core, decode};
 use super::error::{self, DbError, Effect, Retries};
 use super::lanes::{Lane, LanePosition};
 use super::row;
-use crate::job::{Ending, Held, Kind, LeaseKey, Outcome, RetryPolicy, Status, Transition, decide};
+use crate::job::{Ending, Kind, LeaseKey, Outcome, RetryPolicy, RunningJob, Status, Transition, decide};
 use crate::store::{FailedAttempt, PerItem, Settle, Settled, StoreError, StoreErrorKind};
 
 pub(super) const SETTLE_FACTS: &str = "\
@@ -201,8 +201,9 @@ async fn write(
         let (attempts, max_attempts) = fact.map_or((1, 1), |fact| (fact.attempts, fact.max_attempts));
         let retry = fact.and_then(|fact| fact.retry.as_ref()).unwrap_or(&core.retry_default);
         let ending = Ending::Reported(&settle.outcome);
-        let held = Held { attempts, max_attempts, cancel_requested: false, retry, dice: fastrand::f64() };
-        let (to, to_if_cancelling) = (decide(ending, held), decide(ending, Held { cancel_requested: true, ..held }));
+        let running = RunningJob { attempts, max_attempts, cancel_requested: false, retry, jitter: fastrand::f64() };
+        let (to, to_if_cancelling) =
+            (decide(ending, running), decide(ending, RunningJob { cancel_requested: true, ..running }));
         let failed = fact.zip(to.error.as_ref()).map(|(fact, error)| FailedAttempt {
             job_id: settle.lease.job_id,
             kind: fact.kind.clone(),

@@ -15,7 +15,7 @@ use super::error::{skip_checkpoint_on_close, store_error};
 use super::health::Health;
 use super::inbox::Inbox;
 use crate::planted::{Bug, planted};
-use crate::store::complain;
+use crate::store::warn_throttled;
 
 /// 200 ms: seldom enough to cost nothing, often enough that little is left for the writer to finish.
 const INTERVAL: Duration = Duration::from_millis(200);
@@ -63,7 +63,10 @@ fn run(connection: &Connection, inbox: &Inbox, health: &Health, stopped: &mpsc::
             Ok(_) => seen = commits,
             Err(error) => {
                 health.note_error(&error);
-                complain(&store_error("checkpoint", error), "cannot copy the log into the database file; trying again");
+                warn_throttled(
+                    &store_error("checkpoint", error),
+                    "cannot copy the log into the database file; trying again",
+                );
             }
         }
     }

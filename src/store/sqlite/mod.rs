@@ -56,6 +56,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+#[doc(no_inline)]
 pub use rusqlite::Connection;
 
 use self::checkpoint::Checkpointer;

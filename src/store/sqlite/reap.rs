@@ -6,7 +6,7 @@ use super::inbox::{Urgency, Verb};
 use super::row::UuidBlob;
 use super::settle::{end_attempt, end_statement};
 use super::transaction::Tx;
-use crate::job::{Ending, Expiry, Held, JobId, Kind, RetryPolicy, WorkerId, decide};
+use crate::job::{Ending, Expiry, JobId, Kind, RetryPolicy, RunningJob, WorkerId, decide};
 use crate::planted::{self, Bug, planted};
 use crate::store::{Reap, Reaped};
 
@@ -63,16 +63,16 @@ impl Verb for Reap {
 }
 
 fn reap(tx: &mut Tx<'_>, end: &mut CachedStatement<'_>, expired: &Expired) -> rusqlite::Result<Reaped> {
-    let held = Held {
+    let running = RunningJob {
         attempts: expired.attempts,
         max_attempts: expired.max_attempts,
         cancel_requested: expired.cancel_requested,
         // The lease has been the wait; no policy is asked.
         retry: &RetryPolicy::default(),
-        dice: 0.0,
+        jitter: 0.0,
     };
     let ending = Ending::Expired(expired.expiry);
-    let transition = decide(ending, planted::told(ending, held));
+    let transition = decide(ending, planted::told(ending, running));
     end_attempt(tx, end, expired.seq, &expired.queue, &transition)?;
     Ok(Reaped {
         job_id: JobId::from(expired.id.0),

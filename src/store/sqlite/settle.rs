@@ -9,7 +9,7 @@ use super::inbox::{Urgency, Verb};
 use super::lease::{ClaimedRow, claim_nonce};
 use super::row::UuidBlob;
 use super::transaction::{ItemError, Tx};
-use crate::job::{Ending, Held, Json, Kind, Outcome, RetryPolicy, Status, Transition, decide};
+use crate::job::{Ending, Json, Kind, Outcome, RetryPolicy, RunningJob, Status, Transition, decide};
 use crate::planted::{self, Bug, planted};
 use crate::store::{FailedAttempt, Settle, Settled, StoreError};
 
@@ -152,14 +152,14 @@ impl SettleStatements<'_> {
         }
         let retry = retry_policy(tx, &settle.outcome, &newest.kind)?;
         let ending = Ending::Reported(&settle.outcome);
-        let held = Held {
+        let running = RunningJob {
             attempts: newest.attempts,
             max_attempts: newest.max_attempts,
             cancel_requested: newest.cancel_requested,
             retry: retry.as_ref().unwrap_or(self.retry_default),
-            dice: fastrand::f64(),
+            jitter: fastrand::f64(),
         };
-        let transition = decide(ending, planted::told(ending, held));
+        let transition = decide(ending, planted::told(ending, running));
         end_attempt(tx, &mut self.end, newest.seq, &newest.queue, &transition)?;
         let failed = transition.error.map(|error| FailedAttempt {
             job_id: settle.lease.job_id,
@@ -234,7 +234,7 @@ mod tests {
         let outcome = Outcome::Succeeded(None);
         for (attempts, cancel_requested) in [(1, false), (3, false), (1, true), (3, true)] {
             let retry = &RetryPolicy::default();
-            let held = Held { attempts, max_attempts: 3, cancel_requested, retry, dice: 0.5 };
+            let running = RunningJob { attempts, max_attempts: 3, cancel_requested, retry, jitter: 0.5 };
             let expected = Transition {
                 to: Status::Succeeded,
                 recorded: AttemptOutcome::Succeeded,
@@ -243,7 +243,7 @@ mod tests {
                 error: None,
                 result: None,
             };
-            assert_eq!(decide(Ending::Reported(&outcome), held), expected);
+            assert_eq!(decide(Ending::Reported(&outcome), running), expected);
         }
     }
 }

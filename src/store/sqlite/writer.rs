@@ -61,7 +61,7 @@ impl Writer {
 
     /// Applies and commits, then answers. Goes on even if the caller goes away.
     pub(super) async fn write<V: Verb>(&self, verb: V) -> Result<V::Answer, StoreError> {
-        let urgency = if planted(Bug::OneLane) { Urgency::Bulk } else { V::URGENCY };
+        let urgency = if planted(Bug::WorkersBehindEnqueues) { Urgency::Bulk } else { V::URGENCY };
         let permits = match urgency {
             Urgency::Urgent => &self.urgent,
             Urgency::Bulk => &self.bulk,

@@ -35,7 +35,7 @@ impl Throttle {
 }
 
 /// Logs a store error as a warning, or at `debug` while it is suppressed. `message` says what does not work.
-pub(crate) fn complain(error: &StoreError, message: &'static str) {
+pub(crate) fn warn_throttled(error: &StoreError, message: &'static str) {
     let due = THROTTLE.lock().unwrap_or_else(PoisonError::into_inner).is_due(error.kind(), Instant::now());
     match due.or(planted(Bug::EveryPollIsLogged).then_some(0)) {
         Some(unsaid) => tracing::warn!(?error, unsaid, "{message}"),
