@@ -34,7 +34,7 @@ pub(super) struct ListQuery {
     /// Only in this queue.
     #[param(pattern = "^[a-z0-9_.:-]{1,64}$")]
     queue: Option<String>,
-    /// Jobs on a page: 50 unless said, held within 1 to 200.
+    /// Jobs on a page: 50 by default, held within 1 to 200.
     #[param(value_type = Option<i64>)]
     limit: Option<String>,
     /// Leave out this many first, at most 10,000. Excludes `cursor`.

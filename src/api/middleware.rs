@@ -1,4 +1,4 @@
-//! The one middleware around the whole router. In order: the request gets its id and its span; a foreign host, a page of
+//! The one middleware around the whole router. In order: the request gets its id and its span; an unknown `Host`, a page of
 //! another site or a caller without the right is refused; the rest is handled within its timeout; what is left of the body
 //! is discarded; every response gets its headers and is charged to its memory budget, every error gets its body; then it
 //! is counted and logged.

@@ -44,7 +44,7 @@ use axum::Router;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-/// For [`router()`], the one place where a dependency's type is part of this module's interface.
+/// For [`router()`], the only item where a dependency's type is part of this module's interface.
 pub use axum;
 pub use health::ReadyCheck;
 pub use openapi::openapi_json;
@@ -54,8 +54,9 @@ pub use settings::{ApiLimits, ApiSettings};
 use self::problem::{Code, Problem};
 use self::state::{Api, ApiState, Exposure};
 
-/// The API as a router of [`axum`], to be nested in one of your own. It assumes that only this machine can reach it: without tokens it is open, to `Host` names of the
-/// loopback. Prefer [`serve()`], which also limits connections and time.
+/// The API as a router of [`axum`], to be nested in one of your own. It assumes that only this machine can reach it:
+/// without tokens it is open, to `Host` names of the loopback interface. Prefer [`serve()`], which also limits connections
+/// and time.
 pub fn router(settings: ApiSettings) -> Router {
     metrics::install();
     assemble(ApiState::new(settings, Exposure::Loopback), routes())

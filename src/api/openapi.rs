@@ -88,7 +88,7 @@ fn complete_response(status: &str, response: &mut Value) {
         let description = match status {
             "400" => "malformed: not JSON, wrong type, missing or unknown field, not a UUID",
             "401" => "no valid token",
-            "403" => "the token's scope does not suffice, or a foreign host or page",
+            "403" => "the token's scope does not suffice, or an unknown host or another site",
             "404" => "there is no such thing",
             "408" => "the body did not arrive in time",
             "409" => "not in this status",

@@ -50,13 +50,13 @@ const METRICS_UPKEEP: Duration = Duration::from_secs(5);
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServeError {
-    /// Strangers could reach it, and nothing would stop them.
+    /// The address can be reached from the network, and no token is needed.
     #[error(transparent)]
     Exposed(#[from] Exposed),
     /// The store could not say whether there are tokens.
     #[error("cannot see whether there are API tokens")]
     Store(#[from] StoreError),
-    /// The socket is of no use.
+    /// The socket cannot be used.
     #[error("cannot use the listening socket")]
     Socket(#[from] io::Error),
 }

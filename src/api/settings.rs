@@ -50,7 +50,7 @@ impl ApiSettings {
         }
     }
 
-    /// The first token: it may do everything. Others are made with it. None unless said.
+    /// The first token: it may do everything. Others are made with it. None by default.
     pub fn admin_token(mut self, token: impl Into<Option<String>>) -> Self {
         self.admin_token = token.into();
         self
@@ -62,7 +62,7 @@ impl ApiSettings {
         self
     }
 
-    /// How long a lease lasts without a heartbeat, where the worker does not say. 30 s unless said.
+    /// How long a lease lasts without a heartbeat, where the worker does not say. 30 s by default.
     pub fn lease(mut self, lease: Duration) -> Self {
         self.lease = lease;
         self
@@ -138,44 +138,44 @@ impl ApiLimits {
         self
     }
 
-    /// Enqueues at one time; one more is answered 429. 4,096 unless said.
+    /// Enqueues at one time; one more is answered 429. 4,096 by default.
     pub fn enqueues_in_flight(mut self, max: usize) -> Self {
         self.enqueues_in_flight = max;
         self
     }
 
     /// Bytes of request bodies in memory at one time, those of workers aside; one body more is answered 503. 256 MiB
-    /// unless said.
+    /// by default.
     pub fn body_bytes(mut self, max: usize) -> Self {
         self.body_bytes = max;
         self
     }
 
-    /// Bytes of responses to readers in memory at one time; one more large response is 503. 32 MiB unless said.
+    /// Bytes of responses to readers in memory at one time; one more large response is 503. 32 MiB by default.
     pub fn response_bytes(mut self, max: usize) -> Self {
         self.response_bytes = max;
         self
     }
 
-    /// For the head of a request to arrive, and until an idle connection is closed. 10 s unless said.
+    /// For the head of a request to arrive, and until an idle connection is closed. 10 s by default.
     pub fn header_timeout(mut self, timeout: Duration) -> Self {
         self.header_timeout = timeout;
         self
     }
 
-    /// For the body of a request to arrive. 30 s unless said.
+    /// For the body of a request to arrive. 30 s by default.
     pub fn body_timeout(mut self, timeout: Duration) -> Self {
         self.body_timeout = timeout;
         self
     }
 
-    /// For a whole request. 60 s unless said.
+    /// For a whole request. 60 s by default.
     pub fn request_timeout(mut self, timeout: Duration) -> Self {
         self.request_timeout = timeout;
         self
     }
 
-    /// How long requests in flight may go on after the shutdown began. 30 s unless said.
+    /// How long requests in flight may go on after the shutdown began. 30 s by default.
     pub fn shutdown_grace(mut self, grace: Duration) -> Self {
         self.shutdown_grace = grace;
         self

@@ -15,10 +15,10 @@ const BUFFER_MAX_BYTES: usize = 1024 * 1024;
 
 /// Where log lines are handed in; each write is one line. Cheap to clone.
 #[derive(Clone)]
-pub(super) struct LogWriter(Arc<Shared>);
+pub(super) struct LogWriter(Arc<LogQueue>);
 
 #[derive(Default)]
-struct Shared {
+struct LogQueue {
     lines: Mutex<Lines>,
     /// Lines have arrived, or have been written.
     changed: Condvar,

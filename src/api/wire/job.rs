@@ -123,7 +123,7 @@ pub(in crate::api) struct JobView {
     /// Enqueueing with the same key again answers with this job.
     #[schema(required)]
     idempotency_key: Option<String>,
-    /// Somebody asked for it to stop.
+    /// Cancellation was requested.
     cancel_requested: bool,
     /// Who runs it; only while it runs.
     #[schema(required)]

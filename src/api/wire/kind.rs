@@ -36,13 +36,13 @@ pub(in crate::api) struct KindDeclaration {
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(in crate::api) struct RetryDeclaration {
-    /// Shortest wait; 1,000 unless said.
+    /// Shortest wait; 1,000 by default.
     #[schema(value_type = Option<i64>, minimum = 0)]
     pub(in crate::api) base_ms: Option<Integer>,
-    /// Longest wait; 60,000 unless said.
+    /// Longest wait; 60,000 by default.
     #[schema(value_type = Option<i64>, minimum = 0)]
     pub(in crate::api) cap_ms: Option<Integer>,
-    /// Growth per attempt; 3 unless said.
+    /// Growth per attempt; 3 by default.
     #[schema(minimum = 1)]
     pub(in crate::api) factor: Option<f64>,
     /// Exactly these waits, the last one repeated.

@@ -21,13 +21,13 @@ pub(in crate::api) struct LeaseRequest {
     /// Of these kinds; omitted: of every kind.
     #[schema(min_items = 1, max_items = 1000)]
     pub(in crate::api) kinds: Option<Vec<String>>,
-    /// At most this many; 1 unless said.
+    /// At most this many; 1 by default.
     #[schema(value_type = Option<i64>, minimum = 1, maximum = 1000)]
     pub(in crate::api) max: Option<Integer>,
-    /// How long a lease lasts without a heartbeat; what the server is set to (`STEADFAST_LEASE_MS`) unless said.
+    /// How long a lease lasts without a heartbeat; what the server is set to (`STEADFAST_LEASE_MS`) by default.
     #[schema(value_type = Option<i64>, minimum = 1000, maximum = 3600000)]
     pub(in crate::api) lease_ms: Option<Integer>,
-    /// How long to wait for a job if there is none; 0 unless said.
+    /// How long to wait for a job if there is none; 0 by default.
     #[schema(value_type = Option<i64>, minimum = 0, maximum = 30000)]
     pub(in crate::api) wait_ms: Option<Integer>,
 }

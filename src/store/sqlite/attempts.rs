@@ -1,5 +1,5 @@
-//! The record of attempts. The newest attempt is told by its job's row; it gets a row of its own here when another
-//! attempt is about to take that place. So a job that succeeds at once costs nothing extra.
+//! The record of attempts. The newest attempt is in its job's row; it gets a row of its own here when the next attempt
+//! begins. So a job that succeeds at once costs nothing extra.
 
 use rusqlite::{Connection, OptionalExtension, Row, params};
 

@@ -43,7 +43,7 @@ impl Verb for Claim {
         let mut leases = Vec::new();
         let mut budget = ByteBudget::new(self.max_bytes);
         for level in lanes.chunk_by(|a, b| a.priority == b.priority) {
-            // Again only if rows that cannot be run took the places of others.
+            // Again only if rows that cannot be run were among those that were read.
             while leases.len() < self.max && !budget.is_exhausted {
                 let wanted = self.max - leases.len();
                 let due = due_jobs(tx, level, wanted, &mut budget)?;

@@ -16,7 +16,7 @@ use crate::store::OpenError;
 /// Marks the file as ours ("SFst"), so that somebody else's database is not migrated by mistake.
 pub(super) const APPLICATION_ID: i32 = 0x5346_7374;
 
-/// In order; the version of a migration is its place, counted from 1. Never edit one that was released.
+/// In order; the version of a migration is its position, counted from 1. Never edit one that was released.
 const MIGRATIONS: &[Migration] = &[
     Migration::Transactional(include_str!("migrations/0001_jobs.sql")),
     Migration::Transactional(include_str!("migrations/0002_tokens.sql")),

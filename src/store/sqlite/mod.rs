@@ -74,13 +74,13 @@ use crate::store::{
     TokenRecord, Wake,
 };
 
-/// How to open the embedded store.
+/// Settings of the embedded store.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct SqliteSettings {
     /// The file. It is made if missing; its directory must be there.
     pub path: PathBuf,
-    /// Whose time decides what is due; anything but the system's is for tests.
+    /// The clock that decides what is due; anything but the system's is for tests.
     pub clock: Arc<dyn Clock>,
     /// How long one read may take.
     pub read_timeout: Duration,
@@ -97,7 +97,7 @@ impl SqliteSettings {
         Self { path: path.into(), clock, read_timeout, retry_default }
     }
 
-    /// Whose time decides what is due.
+    /// The clock that decides what is due.
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
         self.clock = clock;
         self

@@ -66,7 +66,7 @@ WHERE seq BETWEEN ?1 AND ?2 AND lease_token = ?3 AND status = 'running'";
 struct Success<'s> {
     row: ClaimedRow,
     result: Option<&'s Json>,
-    /// Its place in the batch.
+    /// Its position in the batch.
     index: usize,
 }
 
