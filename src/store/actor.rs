@@ -40,3 +40,41 @@ impl Actor {
         self
     }
 }
+
+/// Defines the request of an operator's verb: what it is about, and on whose behalf.
+macro_rules! operator_request {
+    (
+        $(#[$about:meta])*
+        $name:ident {
+            $(#[$meaning:meta])*
+            $field:ident: $type:ty
+        }
+        $(#[$purpose:meta])*
+        new($given:ident: $given_type:ty) -> $value:expr;
+    ) => {
+        $(#[$about])*
+        #[derive(Debug, Clone)]
+        #[non_exhaustive]
+        pub struct $name {
+            $(#[$meaning])*
+            pub $field: $type,
+            /// On whose behalf.
+            pub by: Option<Actor>,
+        }
+
+        impl $name {
+            $(#[$purpose])*
+            pub fn new($given: $given_type) -> Self {
+                Self { $field: $value, by: None }
+            }
+
+            /// Sets on whose behalf.
+            pub fn by(mut self, actor: Option<Actor>) -> Self {
+                self.by = actor;
+                self
+            }
+        }
+    };
+}
+
+pub(super) use operator_request;

@@ -2,6 +2,7 @@
 
 use async_trait::async_trait;
 
+use super::actor::operator_request;
 use super::sealed::Sealed;
 use super::{Actor, LastAdmin, StoreError, TokenDeleted, TokenRecord};
 use crate::job::{Kind, KindDefinition, QueueName};
@@ -37,119 +38,54 @@ pub trait CatalogStore: Sealed {
     async fn delete_token(&self, delete: DeleteToken) -> Result<TokenDeleted, StoreError>;
 }
 
-/// Request of [`pause`](CatalogStore::pause).
-#[derive(Debug, Clone)]
-#[non_exhaustive]
-pub struct Pause {
-    /// The queue.
-    pub queue: QueueName,
-    /// On whose behalf.
-    pub by: Option<Actor>,
-}
-
-impl Pause {
+operator_request! {
+    /// Request of [`pause`](CatalogStore::pause).
+    Pause {
+        /// The queue.
+        queue: QueueName
+    }
     /// Pauses `queue`.
-    pub fn new(queue: QueueName) -> Self {
-        Self { queue, by: None }
-    }
-
-    /// Sets on whose behalf.
-    pub fn by(mut self, actor: Option<Actor>) -> Self {
-        self.by = actor;
-        self
-    }
+    new(queue: QueueName) -> queue;
 }
 
-/// Request of [`resume`](CatalogStore::resume).
-#[derive(Debug, Clone)]
-#[non_exhaustive]
-pub struct Resume {
-    /// The queue.
-    pub queue: QueueName,
-    /// On whose behalf.
-    pub by: Option<Actor>,
-}
-
-impl Resume {
+operator_request! {
+    /// Request of [`resume`](CatalogStore::resume).
+    Resume {
+        /// The queue.
+        queue: QueueName
+    }
     /// Resumes `queue`.
-    pub fn new(queue: QueueName) -> Self {
-        Self { queue, by: None }
-    }
-
-    /// Sets on whose behalf.
-    pub fn by(mut self, actor: Option<Actor>) -> Self {
-        self.by = actor;
-        self
-    }
+    new(queue: QueueName) -> queue;
 }
 
-/// Request of [`put_kind`](CatalogStore::put_kind).
-#[derive(Debug, Clone)]
-#[non_exhaustive]
-pub struct PutKind {
-    /// The declaration.
-    pub definition: KindDefinition,
-    /// On whose behalf.
-    pub by: Option<Actor>,
-}
-
-impl PutKind {
+operator_request! {
+    /// Request of [`put_kind`](CatalogStore::put_kind).
+    PutKind {
+        /// The declaration.
+        definition: KindDefinition
+    }
     /// Declares `definition.kind`.
-    pub fn new(definition: KindDefinition) -> Self {
-        Self { definition, by: None }
-    }
-
-    /// Sets on whose behalf.
-    pub fn by(mut self, actor: Option<Actor>) -> Self {
-        self.by = actor;
-        self
-    }
+    new(definition: KindDefinition) -> definition;
 }
 
-/// Request of [`delete_kind`](CatalogStore::delete_kind).
-#[derive(Debug, Clone)]
-#[non_exhaustive]
-pub struct DeleteKind {
-    /// The kind.
-    pub kind: Kind,
-    /// On whose behalf.
-    pub by: Option<Actor>,
-}
-
-impl DeleteKind {
+operator_request! {
+    /// Request of [`delete_kind`](CatalogStore::delete_kind).
+    DeleteKind {
+        /// The kind.
+        kind: Kind
+    }
     /// Deletes `kind`.
-    pub fn new(kind: Kind) -> Self {
-        Self { kind, by: None }
-    }
-
-    /// Sets on whose behalf.
-    pub fn by(mut self, actor: Option<Actor>) -> Self {
-        self.by = actor;
-        self
-    }
+    new(kind: Kind) -> kind;
 }
 
-/// Request of [`put_token`](CatalogStore::put_token).
-#[derive(Debug, Clone)]
-#[non_exhaustive]
-pub struct PutToken {
-    /// The token, with the hash of its secret.
-    pub token: TokenRecord,
-    /// On whose behalf.
-    pub by: Option<Actor>,
-}
-
-impl PutToken {
+operator_request! {
+    /// Request of [`put_token`](CatalogStore::put_token).
+    PutToken {
+        /// The token, with the hash of its secret.
+        token: TokenRecord
+    }
     /// Stores `token`.
-    pub fn new(token: TokenRecord) -> Self {
-        Self { token, by: None }
-    }
-
-    /// Sets on whose behalf.
-    pub fn by(mut self, actor: Option<Actor>) -> Self {
-        self.by = actor;
-        self
-    }
+    new(token: TokenRecord) -> token;
 }
 
 /// Request of [`delete_token`](CatalogStore::delete_token).

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::Actor;
+use super::actor::operator_request;
 use crate::job::limits::{BATCH_MAX, PAGE_MAX};
 use crate::job::{JobId, JobRecord, Kind, QueueName, Status};
 
@@ -29,27 +30,14 @@ pub enum Known {
     Other(JobId),
 }
 
-/// Request of [`cancel`](super::JobStore::cancel).
-#[derive(Debug, Clone)]
-#[non_exhaustive]
-pub struct Cancel {
-    /// The jobs' ids.
-    pub ids: Vec<JobId>,
-    /// On whose behalf.
-    pub by: Option<Actor>,
-}
-
-impl Cancel {
+operator_request! {
+    /// Request of [`cancel`](super::JobStore::cancel).
+    Cancel {
+        /// The jobs' ids.
+        ids: Vec<JobId>
+    }
     /// Cancels these jobs.
-    pub fn new(ids: impl IntoIterator<Item = JobId>) -> Self {
-        Self { ids: ids.into_iter().collect(), by: None }
-    }
-
-    /// Sets on whose behalf.
-    pub fn by(mut self, actor: Option<Actor>) -> Self {
-        self.by = actor;
-        self
-    }
+    new(ids: impl IntoIterator<Item = JobId>) -> ids.into_iter().collect();
 }
 
 /// Answer of [`cancel`](super::JobStore::cancel), for one job.
@@ -66,27 +54,14 @@ pub enum Cancelled {
     NotFound,
 }
 
-/// Request of [`redrive`](super::JobStore::redrive).
-#[derive(Debug, Clone)]
-#[non_exhaustive]
-pub struct Redrive {
-    /// The jobs' ids.
-    pub ids: Vec<JobId>,
-    /// On whose behalf.
-    pub by: Option<Actor>,
-}
-
-impl Redrive {
+operator_request! {
+    /// Request of [`redrive`](super::JobStore::redrive).
+    Redrive {
+        /// The jobs' ids.
+        ids: Vec<JobId>
+    }
     /// Redrives these jobs.
-    pub fn new(ids: impl IntoIterator<Item = JobId>) -> Self {
-        Self { ids: ids.into_iter().collect(), by: None }
-    }
-
-    /// Sets on whose behalf.
-    pub fn by(mut self, actor: Option<Actor>) -> Self {
-        self.by = actor;
-        self
-    }
+    new(ids: impl IntoIterator<Item = JobId>) -> ids.into_iter().collect();
 }
 
 /// Answer of [`redrive`](super::JobStore::redrive), for one job.
@@ -102,27 +77,14 @@ pub enum Redriven {
     NotFound,
 }
 
-/// Request of [`delete`](super::JobStore::delete).
-#[derive(Debug, Clone)]
-#[non_exhaustive]
-pub struct Delete {
-    /// The jobs' ids.
-    pub ids: Vec<JobId>,
-    /// On whose behalf.
-    pub by: Option<Actor>,
-}
-
-impl Delete {
+operator_request! {
+    /// Request of [`delete`](super::JobStore::delete).
+    Delete {
+        /// The jobs' ids.
+        ids: Vec<JobId>
+    }
     /// Deletes these jobs.
-    pub fn new(ids: impl IntoIterator<Item = JobId>) -> Self {
-        Self { ids: ids.into_iter().collect(), by: None }
-    }
-
-    /// Sets on whose behalf.
-    pub fn by(mut self, actor: Option<Actor>) -> Self {
-        self.by = actor;
-        self
-    }
+    new(ids: impl IntoIterator<Item = JobId>) -> ids.into_iter().collect();
 }
 
 /// Answer of [`delete`](super::JobStore::delete), for one job.
