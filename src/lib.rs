@@ -78,7 +78,8 @@ pub mod worker;
 
 /// The crates whose types are part of this API, in the versions it was built with: `jiff` for times,
 /// `schemars` for the schema of a typed job (derive with `#[schemars(crate = "steadfast::schemars")]` if your crate does not
-/// depend on it), `serde_json` for schemas of declared kinds, and the database drivers whose transactions jobs can be part of.
+/// depend on it), `serde_json` for schemas of declared kinds, `uuid` for ids, `async_trait` to implement [`Around`](store::Around),
+/// and the database drivers whose transactions jobs can be part of.
 pub mod reexports {
     #[cfg(feature = "sqlite")]
     pub use rusqlite;
@@ -86,7 +87,7 @@ pub mod reexports {
     pub use sqlx;
     #[cfg(feature = "postgres")]
     pub use tokio_postgres;
-    pub use {jiff, schemars, serde_json};
+    pub use {async_trait, jiff, schemars, serde_json, uuid};
 }
 
 pub use job::{JobId, JobRecord, JobRequest, Json, Status};

@@ -42,7 +42,7 @@ pub(crate) enum Bug {
     HostClock,
     /// Leases stay where they are when the machine's clock is set.
     ClockStepsIgnored,
-    /// A lock that a stranger holds on the file is an error at once.
+    /// A lock that another program holds on the file is an error at once.
     LocksNotWaitedFor,
     /// The write-ahead log keeps the size it once had.
     LogNeverShrinks,

@@ -272,7 +272,7 @@ impl Connection {
         until_closing(serving, closing).await;
     }
 
-    /// One request, in a hurry. Before it has arrived, the connection is closed when a newer one needs its permit.
+    /// One request only. Until it has arrived, the connection is closed when a newer one needs its permit.
     async fn serve_in_reserve(self, permit: ReservePermit, closing: watch::Receiver<bool>) {
         let Self { stream, peer, router } = self;
         let ReservePermit { ref request, .. } = permit;

@@ -1,4 +1,4 @@
-//! How an API server is to behave: what whoever starts one may say. What nobody may change is in [`limits`](super::limits).
+//! Settings of an API server. Limits that cannot be changed are in [`limits`](super::limits).
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use super::limits::{
 use crate::job::limits::LEASE_DEFAULT;
 use crate::queue::Queue;
 
-/// How an API server is to behave.
+/// Settings of an API server.
 ///
 /// ```
 /// # use std::time::Duration;

@@ -23,7 +23,7 @@ mod record;
 mod retry;
 mod status;
 
-pub use attempt::{AttemptOutcome, AttemptRecord};
+pub use attempt::{AttemptOutcome, AttemptRecord, NoSuchOutcome};
 pub use decide::{Ending, Expiry, RunningJob, Transition, decide};
 pub use digest::RequestDigest;
 pub use id::{JobId, LeaseToken};
@@ -37,4 +37,4 @@ pub use outcome::{ErrorText, Failure, Outcome};
 pub use progress::Progress;
 pub use record::JobRecord;
 pub use retry::RetryPolicy;
-pub use status::Status;
+pub use status::{NoSuchStatus, Status};

@@ -150,6 +150,7 @@ pub enum Refusal {
     Name(#[from] NotAName),
     /// A value is out of range or malformed.
     #[error("{field} {reason}")]
+    #[non_exhaustive]
     Value {
         /// Which field.
         field: &'static str,
@@ -158,6 +159,7 @@ pub enum Refusal {
     },
     /// The payload is over the limit.
     #[error("payload is {bytes} bytes, the limit is {limit}: keep large data elsewhere and send a reference to it")]
+    #[non_exhaustive]
     PayloadTooLarge {
         /// Its size.
         bytes: usize,

@@ -16,6 +16,7 @@ pub enum EnqueueError {
         "kind {kind:?} is not declared{}; declare it with PUT /kinds/{kind} or by registering its handler",
         did_you_mean(close)
     )]
+    #[non_exhaustive]
     UnknownKind {
         /// The kind of the request.
         kind: Kind,
@@ -24,6 +25,7 @@ pub enum EnqueueError {
     },
     /// The payload does not match the kind's schema.
     #[error("payload does not fit kind {kind:?}: {}", errors.join("; "))]
+    #[non_exhaustive]
     Payload {
         /// The kind.
         kind: Kind,
@@ -34,6 +36,7 @@ pub enum EnqueueError {
     #[error(
         "idempotency key {key:?} belongs to job {by}, which has another kind or payload; use another key for another job"
     )]
+    #[non_exhaustive]
     KeyTaken {
         /// The key.
         key: String,
@@ -42,6 +45,7 @@ pub enum EnqueueError {
     },
     /// An item of the same batch has the same idempotency key, and another kind or payload.
     #[error("idempotency key {key:?} is used by item {first} of this batch, with another kind or payload")]
+    #[non_exhaustive]
     KeyUsedTwice {
         /// The key.
         key: String,
@@ -53,6 +57,7 @@ pub enum EnqueueError {
     Full(QueueFull),
     /// The transaction is not of this queue's store.
     #[error("the job cannot be part of this transaction: {reason}")]
+    #[non_exhaustive]
     Transaction {
         /// What to use instead.
         reason: &'static str,
@@ -62,6 +67,7 @@ pub enum EnqueueError {
         "payload takes too long to check against the schema of kind {kind:?}; send a smaller or less nested one, or \
          declare the kind with fewer alternatives (oneOf, anyOf) and simpler patterns"
     )]
+    #[non_exhaustive]
     PayloadTooExpensive {
         /// The kind.
         kind: Kind,
@@ -127,6 +133,7 @@ fn did_you_mean(close: &[Kind]) -> String {
 pub enum BatchError {
     /// The batch is empty or too large.
     #[error("a batch has 1 to 1000 jobs, this one has {given}")]
+    #[non_exhaustive]
     Size {
         /// How many jobs it has.
         given: usize,
@@ -170,6 +177,7 @@ pub enum KindError {
     Name(#[from] NotAName),
     /// The schema is not a JSON Schema.
     #[error("schema of kind {kind:?} is not a valid JSON Schema: {reason}")]
+    #[non_exhaustive]
     Schema {
         /// The kind.
         kind: Kind,
@@ -178,6 +186,7 @@ pub enum KindError {
     },
     /// The schema is valid, but validating payloads against it could take too long.
     #[error("schema of kind {kind:?} is too expensive to check: {reason}")]
+    #[non_exhaustive]
     SchemaTooExpensive {
         /// The kind.
         kind: Kind,
@@ -186,12 +195,14 @@ pub enum KindError {
     },
     /// One of the defaults is out of range.
     #[error("default {reason}")]
+    #[non_exhaustive]
     Default {
         /// What is wrong with it.
         reason: String,
     },
     /// The kind is built in and cannot be changed.
     #[error("kind {kind:?} is built in and cannot be changed; choose another name")]
+    #[non_exhaustive]
     BuiltIn {
         /// The kind.
         kind: Kind,

@@ -28,7 +28,7 @@ const FRESH_FOR_UNKNOWN_PER_LOAD: u32 = 10;
 /// 8 unknown kinds get suggestions each time the kinds are loaded; a batch of 1,000 typos has one cause.
 const SUGGESTIONS_PER_LOAD: u32 = 8;
 
-type Kinds = HashMap<Kind, Arc<CachedKind>>;
+type CachedKinds = HashMap<Kind, Arc<CachedKind>>;
 
 #[derive(Debug, Default)]
 pub(super) struct KindRegistry {
@@ -41,7 +41,7 @@ pub(super) struct KindRegistry {
 /// The declared kinds, as they were last loaded.
 #[derive(Debug, Default, Clone)]
 struct LoadedKinds {
-    kinds: Arc<Kinds>,
+    kinds: Arc<CachedKinds>,
     at: Option<Instant>,
     load_took: Duration,
     suggested: Arc<AtomicU32>,

@@ -19,13 +19,13 @@ pub(super) struct LogWriter(Arc<LogQueue>);
 
 #[derive(Default)]
 struct LogQueue {
-    lines: Mutex<Lines>,
+    lines: Mutex<QueuedLines>,
     /// Lines have arrived, or have been written.
     changed: Condvar,
 }
 
 #[derive(Default)]
-struct Lines {
+struct QueuedLines {
     waiting: Vec<u8>,
     dropped: u64,
     /// The thread is writing what it took.
@@ -74,7 +74,7 @@ impl LogWriter {
         (std::mem::take(&mut lines.waiting), std::mem::take(&mut lines.dropped))
     }
 
-    fn lock(&self) -> MutexGuard<'_, Lines> {
+    fn lock(&self) -> MutexGuard<'_, QueuedLines> {
         self.0.lines.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -102,7 +102,7 @@ pub struct Claimed {
     pub leases: Vec<Lease>,
     /// There may be more jobs: claim again at once.
     pub more: bool,
-    /// Claim again after this long, even without a wake: a job is known to become due then.
+    /// Claim again after this long, even without a wake: a job is known to become startable then. No store tells yet.
     pub look_again: Option<Duration>,
 }
 

@@ -21,16 +21,16 @@ struct Throttle(Vec<(StoreErrorKind, Instant, u64)>);
 impl Throttle {
     /// How many were suppressed, if it is time to log one again.
     fn is_due(&mut self, kind: StoreErrorKind, now: Instant) -> Option<u64> {
-        let Some((_, last, unsaid)) = self.0.iter_mut().find(|(known, ..)| *known == kind) else {
+        let Some((_, last, suppressed)) = self.0.iter_mut().find(|(known, ..)| *known == kind) else {
             self.0.push((kind, now, 0));
             return Some(0);
         };
         if now.saturating_duration_since(*last) < INTERVAL {
-            *unsaid += 1;
+            *suppressed += 1;
             return None;
         }
         *last = now;
-        Some(std::mem::take(unsaid))
+        Some(std::mem::take(suppressed))
     }
 }
 
@@ -38,7 +38,7 @@ impl Throttle {
 pub(crate) fn warn_throttled(error: &StoreError, message: &'static str) {
     let due = THROTTLE.lock().unwrap_or_else(PoisonError::into_inner).is_due(error.kind(), Instant::now());
     match due.or(planted(Bug::EveryPollIsLogged).then_some(0)) {
-        Some(unsaid) => tracing::warn!(?error, unsaid, "{message}"),
+        Some(suppressed) => tracing::warn!(?error, suppressed, "{message}"),
         None => tracing::debug!(?error, "{message}"),
     }
 }

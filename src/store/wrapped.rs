@@ -26,6 +26,7 @@ use crate::job::{AttemptRecord, JobId, JobRecord, KindDefinition, NewJob};
 ///     }
 /// }
 /// ```
+/// To implement [`before`](Self::before), use [`async_trait`](crate::reexports::async_trait).
 #[async_trait]
 pub trait Around: std::fmt::Debug + Send + Sync + 'static {
     /// Runs before the call. An error is the answer to the caller, and the store is not called.

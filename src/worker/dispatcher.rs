@@ -8,7 +8,8 @@ use tokio::sync::Semaphore;
 
 use super::backoff::error_pause;
 use super::context::Attempt;
-use super::running_worker::{ClaimedJob, RunningWorker};
+use super::pool::ClaimedJob;
+use super::running_worker::RunningWorker;
 use crate::job::limits::BATCH_MAX;
 use crate::job::{Kind, Lease, Outcome};
 use crate::store::{Claim, Claimed, StoreError, WorkerFate, warn_throttled};
@@ -73,7 +74,7 @@ pub(super) async fn run<S: Send + Sync + 'static>(shared: Arc<RunningWorker<S>>)
                 let _ = stop.run_until_cancelled(tokio::time::sleep(pause)).await;
             }
         }
-        // ClaimRound-robin: each group is first in turn.
+        // Round-robin: each group is first in turn.
         groups.rotate_left(1);
     }
     for job in shared.buffer.close() {

@@ -57,6 +57,7 @@ pub enum WorkerError {
     NoHandlers,
     /// One of its loops kept dying and was given up.
     #[error("the worker's {name} loop keeps dying: {why}")]
+    #[non_exhaustive]
     LoopDied {
         /// The name of the loop.
         name: &'static str,

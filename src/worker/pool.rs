@@ -1,9 +1,12 @@
-//! The slots of a worker: each runs one job at a time. Whatever a handler does (fail, panic, hang, ignore its
-//! cancellation), only its job fails; the slot goes on.
+//! The slots of a worker, and the buffer of claimed jobs in front of them. Each slot runs one job at a time. Whatever a
+//! handler does (fail, panic, hang, ignore its cancellation), only its job fails; the slot goes on.
 
-use std::sync::Arc;
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinError;
 use tokio_util::task::AbortOnDropHandle;
 use tracing::Instrument;
@@ -11,11 +14,119 @@ use tracing::Instrument;
 use super::context::{Attempt, Context, StopReason};
 use super::handler::{Completion, JobError};
 use super::held::HeldLeases;
-use super::running_worker::{ClaimedJob, Registered, RunningWorker};
-use crate::job::{AttemptOutcome, ErrorText, Kind, LeaseToken, Outcome};
+use super::running_worker::{Registered, RunningWorker};
+use crate::job::{AttemptOutcome, ErrorText, Kind, Lease, LeaseToken, Outcome};
 
 /// 10 s: a handler that was told to stop and still runs is reported as stuck.
 const STUCK_AFTER: Duration = Duration::from_secs(10);
+
+/// A claimed job, waiting for a slot.
+pub(super) struct ClaimedJob {
+    pub(super) lease: Lease,
+    pub(super) attempt: Arc<Attempt>,
+    /// Taken before the claim was sent, so a deadline counted from here is never late.
+    pub(super) claimed: Instant,
+    pub(super) permit: Option<OwnedSemaphorePermit>,
+}
+
+/// Claimed jobs, in order, between the dispatcher and the slots.
+#[derive(Default)]
+pub(super) struct Buffer {
+    jobs: Mutex<VecDeque<ClaimedJob>>,
+    /// One permit per job, so that slots wait for jobs in turn. Bounded by what the dispatcher claims.
+    ready: EmptySemaphore,
+    idle_slots: AtomicUsize,
+    pub(super) room: Notify,
+}
+
+/// A semaphore that starts without permits.
+struct EmptySemaphore(Semaphore);
+
+impl Default for EmptySemaphore {
+    fn default() -> Self {
+        Self(Semaphore::new(0))
+    }
+}
+
+impl Buffer {
+    pub(super) fn idle_slots(&self) -> usize {
+        self.idle_slots.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.lock().len()
+    }
+
+    pub(super) fn put(&self, jobs: Vec<ClaimedJob>) {
+        let count = jobs.len();
+        self.lock().extend(jobs);
+        self.ready.0.add_permits(count);
+    }
+
+    /// The next job; `None` once closed.
+    async fn next(&self) -> Option<ClaimedJob> {
+        self.ready.0.acquire().await.ok()?.forget();
+        self.lock().pop_front()
+    }
+
+    /// The oldest job, if `unwanted` selects it; never one that a slot is about to take.
+    pub(super) fn take_oldest_if(&self, unwanted: impl FnOnce(&ClaimedJob) -> bool) -> Option<ClaimedJob> {
+        self.ready.0.try_acquire().ok()?.forget();
+        let mut jobs = self.lock();
+        if jobs.front().is_some_and(unwanted) {
+            return jobs.pop_front();
+        }
+        self.ready.0.add_permits(1);
+        None
+    }
+
+    /// Closes the buffer to the slots; the remaining jobs are the caller's.
+    pub(super) fn close(&self) -> Vec<ClaimedJob> {
+        self.ready.0.close();
+        self.lock().drain(..).collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, VecDeque<ClaimedJob>> {
+        self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Counts a slot as idle until dropped.
+struct Idle<'a>(&'a AtomicUsize);
+
+impl<'a> Idle<'a> {
+    fn count(slots: &'a AtomicUsize) -> Self {
+        slots.fetch_add(1, Ordering::Relaxed);
+        Self(slots)
+    }
+}
+
+impl Drop for Idle<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl<S> RunningWorker<S> {
+    /// The next job for a slot; `None` when the dispatcher has stopped and the buffer is empty.
+    pub(super) async fn next_job(&self) -> Option<ClaimedJob> {
+        let _idle = Idle::count(&self.buffer.idle_slots);
+        if self.room() > 0 {
+            self.buffer.room.notify_one();
+        }
+        self.buffer.next().await
+    }
+
+    /// How many more jobs to claim: the idle slots and the prefetch, less what is buffered. 0 until it is worth a round
+    /// trip, unless a slot is starving.
+    pub(super) fn room(&self) -> usize {
+        let (idle, buffered) = (self.buffer.idle_slots(), self.buffer.len());
+        let prefetch = self.pace.prefetch(self.settings.concurrency);
+        let room = (idle + prefetch).saturating_sub(buffered);
+        let starving = idle > buffered;
+        if starving || room > prefetch / 4 { room } else { 0 }
+    }
+}
 
 /// One slot: takes jobs until there are no more.
 pub(super) async fn run_slot<S: Send + Sync + 'static>(shared: Arc<RunningWorker<S>>) {
@@ -41,7 +152,7 @@ async fn run_job<S: Send + Sync + 'static>(shared: &Arc<RunningWorker<S>>, job: 
     metrics::counter!("worker_jobs_started_total", "kind" => job.kind.to_string()).increment(1);
     let deadline = deadline(claimed, job.timeout_ms, known);
     let handler = start_handler(shared, known, &attempt, job.payload.clone());
-    let (outcome, still_running) = supervise(shared, handler, &attempt, deadline).await;
+    let (outcome, still_running) = run_to_its_end(shared, handler, &attempt, deadline).await;
     record_metrics(&job.kind, outcome.recorded_as(), started.elapsed());
     shared.pace.finished(started.elapsed());
     shared.outcomes.report(&attempt, outcome).await;
@@ -106,7 +217,7 @@ fn start_handler<S: Send + Sync + 'static>(
 }
 
 /// Waits for the handler, its deadline, or the end of the grace period. A handler in the answer still runs.
-async fn supervise<S>(
+async fn run_to_its_end<S>(
     shared: &RunningWorker<S>,
     mut handler: HandlerTask,
     attempt: &Attempt,

@@ -9,7 +9,8 @@ use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinSet;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::running_worker::{Buffer, RunningWorker};
+use super::pool::Buffer;
+use super::running_worker::RunningWorker;
 use super::settler::Outcomes;
 use super::supervise::supervise;
 use super::{StopReason, Worker, WorkerError, WorkerHealth, WorkerSettings};

@@ -8,7 +8,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 /// No answer of these tests takes longer, even on a slow machine.
-const PATIENCE: Duration = Duration::from_secs(90);
+const TIMEOUT: Duration = Duration::from_secs(90);
 
 /// What a server answered.
 #[derive(Debug, Clone)]
@@ -99,8 +99,8 @@ impl Call {
             let _ = stream.write_all(&self.bytes()).await;
             read_reply_to(&self.method, &mut stream).await
         });
-        let reply = tokio::time::timeout(PATIENCE, sending).await;
-        reply.unwrap_or_else(|_| panic!("no answer in {PATIENCE:?}"))
+        let reply = tokio::time::timeout(TIMEOUT, sending).await;
+        reply.unwrap_or_else(|_| panic!("no answer in {TIMEOUT:?}"))
     }
 
     /// `None` if the connection is refused or cut, as during a shutdown.

@@ -248,7 +248,7 @@ async fn a_long_poll_ends_empty_after_its_wait(world: World) {
     let answer = server.post("/leases", json!({"worker": "w", "wait_ms": 300})).await.expect(200);
     assert_eq!(answer, json!({"leases": []}));
     assert!(started.elapsed() >= Duration::from_millis(300));
-    // A job whose time comes while somebody waits is found without a bell.
+    // A job whose time comes while somebody waits is found without a notification.
     server.post("/jobs", json!({"kind": "welcome", "payload": 1, "delay_ms": 300})).await.expect(201);
     let answer = server.post("/leases", json!({"worker": "w", "wait_ms": 20000})).await.expect(200);
     assert_eq!(answer["leases"].as_array().unwrap().len(), 1);

@@ -65,7 +65,7 @@ fn collect_references(value: &Value, found: &mut Vec<String>) {
     }
 }
 
-/// The document, narrowed so that many requests get past the door: kinds and jobs that exist, and long polls that end
+/// The document, narrowed so that many requests are accepted: kinds and jobs that exist, and long polls that end
 /// soon.
 fn with_things_that_exist(ids: &[Value]) -> Value {
     let mut document: Value = serde_json::from_str(openapi_json()).unwrap();

@@ -283,16 +283,22 @@ async fn leaves_nothing_running(world: World, (interpreter, script): (&str, &str
     let server = world.server().await;
     let brief = enqueue(&server, json!({"user": 1, "takes_ms": 2000})).await;
     let long = enqueue(&server, json!({"user": 2, "takes_ms": HOURS_MS})).await;
-    let mut worker = Worker::start(&server, interpreter, script, &[("GRACE_S", "10")]);
+    let mut worker = Worker::start(&server, interpreter, script, &[("GRACE_S", "10"), ("LEASE_MS", "10000")]);
     until_status(&server, &brief, "running").await;
     until_status(&server, &long, "running").await;
     worker.signal("INT");
-    let late = enqueue(&server, json!({"user": 3})).await;
+    // The poll that is under way may bring this one: it is given back, or has ended before the signal was noticed.
+    let just_then = enqueue(&server, json!({"user": 3})).await;
+    until("it takes no more jobs", async || worker.log().contains("stopping;").then_some(())).await;
+    let late = enqueue(&server, json!({"user": 4})).await;
     assert_eq!(worker.ended().await.code(), Some(0), "{}", worker.log());
     assert_eq!(outcomes(&server, &brief).await, ["succeeded"], "{}", worker.log());
     assert_eq!(outcomes(&server, &long).await, ["released"], "{}", worker.log());
     until_status(&server, &long, "queued").await;
+    let just_then = server.get(&format!("/jobs/{just_then}")).await.expect(200);
+    assert!(["queued", "succeeded"].contains(&just_then["status"].as_str().unwrap()), "{just_then}");
     until_status(&server, &late, "queued").await;
+    assert!(outcomes(&server, &late).await.is_empty(), "{}", worker.log());
     let stats = server.get("/stats").await.expect(200);
     assert_eq!(stats["totals"]["running"], 0, "{stats}");
 }

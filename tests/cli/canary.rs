@@ -102,14 +102,14 @@ fn assert_clean(server: Running, secrets: &[String]) {
 fn nothing_that_is_stored_in_sqlite_is_logged_at_any_level_and_every_event_is_one_line() {
     let world = World::new();
     let server = serve(&world, "sqlite://steadfast.db");
-    let stranger = rusqlite::Connection::open(world.path("steadfast.db")).unwrap();
-    stranger.busy_timeout(crate::world::DEADLINE).unwrap();
+    let other_client = rusqlite::Connection::open(world.path("steadfast.db")).unwrap();
+    other_client.busy_timeout(crate::world::DEADLINE).unwrap();
     let trigger = |name: &str, what: &str, column: &str, reason: &str| {
         let sql = format!(
             "CREATE TRIGGER {name} BEFORE {what} ON jobs WHEN instr(NEW.{column}, '{reason}') > 0
              BEGIN SELECT RAISE(ABORT, 'refused: ' || NEW.{column}); END"
         );
-        stranger.execute_batch(&sql).unwrap();
+        other_client.execute_batch(&sql).unwrap();
     };
     for (n, reason) in REFUSED.into_iter().enumerate() {
         trigger(&format!("refuse_{n}"), "INSERT", "payload", reason);

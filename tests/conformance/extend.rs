@@ -124,12 +124,12 @@ pub(crate) async fn a_heartbeat_with_a_token_or_job_nobody_knows_is_lost(world: 
     let lease = world.running(job("welcome")).await;
     let other = world.running(job("welcome")).await;
     let before = (world.all_of(lease.job().id).await, world.all_of(other.job().id).await);
-    let strangers = [
+    let unknown = [
         changed(lease.key(), |key| key.token = LeaseToken::random()),
         changed(lease.key(), |key| key.token = other.token()),
         changed(lease.key(), |key| key.job_id = steadfast::job::JobId::new()),
     ];
-    let beats = strangers.map(|lease| Beat::new(lease).progress(percent(99))).to_vec();
+    let beats = unknown.map(|lease| Beat::new(lease).progress(percent(99))).to_vec();
     let answers = world.store().extend(Extend::new(beats).lease(HOUR)).await.unwrap();
     assert_eq!(answers, [Extended::Lost; 3]);
     assert_eq!((world.all_of(lease.job().id).await, world.all_of(other.job().id).await), before);

@@ -106,12 +106,12 @@ pub(crate) async fn a_settle_with_a_token_or_job_nobody_knows_is_lost(world: &im
     let lease = world.running(job("welcome")).await;
     let other = world.running(job("welcome")).await;
     let before = (world.all_of(lease.job().id).await, world.all_of(other.job().id).await);
-    let strangers = [
+    let unknown = [
         changed(lease.key(), |key| key.token = LeaseToken::random()),
         changed(lease.key(), |key| key.token = other.token()),
         changed(lease.key(), |key| key.job_id = JobId::new()),
     ];
-    let settles = strangers.map(|lease| Settle::new(lease, succeeded())).to_vec();
+    let settles = unknown.map(|lease| Settle::new(lease, succeeded())).to_vec();
     assert_eq!(world.settle_all(settles).await, [Settled::Lost; 3]);
     assert_eq!((world.all_of(lease.job().id).await, world.all_of(other.job().id).await), before);
 }

@@ -132,7 +132,7 @@ fn only<T>(answers: Vec<T>) -> T {
 
 /// What a case says to the store.
 pub(crate) trait Phrases: World {
-    /// Checked at the door as every job is, but not stored yet.
+    /// Validated as every job is, but not stored yet.
     async fn checked(&self, request: JobRequest) -> NewJob {
         NewJob::new(request, &KindDefaults::default(), &Limits::default(), self.now().await).unwrap()
     }

@@ -240,11 +240,11 @@ pub(crate) async fn hostile_error_text_is_stored_cut_and_clean(world: &impl Worl
 pub(crate) async fn a_batch_is_answered_in_order_and_one_lost_harms_no_other(world: &impl World) {
     world.enqueue_all((0..3).map(|_| job("welcome")).collect()).await;
     let leases = world.claim(3).await;
-    let stranger = LeaseKey::new(JobId::new(), LeaseToken::random());
+    let unknown = LeaseKey::new(JobId::new(), LeaseToken::random());
     let answers = world
         .settle_all(vec![
             settle_of(&leases[2], failed("c")),
-            Settle::new(stranger, succeeded()),
+            Settle::new(unknown, succeeded()),
             settle_of(&leases[0], succeeded()),
             Settle::new(changed(leases[1].key(), |key| key.token = leases[0].token()), succeeded()),
             settle_of(&leases[1], Outcome::failed_permanently("b")),

@@ -34,7 +34,7 @@ async fn settle(queue: &Queue, leases: &[Lease]) -> Vec<Settled> {
     answers.into_iter().map(Result::unwrap).collect()
 }
 
-async fn stranger(url: &str) -> Client {
+async fn other_client(url: &str) -> Client {
     let (client, connection) = tokio_postgres::connect(url, NoTls).await.unwrap();
     tokio::spawn(connection);
     client
@@ -95,38 +95,41 @@ async fn f14_the_reaper_overwrites_none_of_the_settles_in_flight() {
     }
 }
 
-/// A stranger locks two jobs in the order that our settle does not: one of us has to give way, and tries again.
+/// Another client locks two jobs in the order that our settle does not: one of us has to give way, and tries again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn f35_a_deadlock_with_a_stranger_is_tried_again_and_reaches_nobody() {
+async fn f35_a_deadlock_with_another_client_is_tried_again_and_reaches_nobody() {
     let stage = Stage::on_postgres().await;
-    // 2 s, from when we wait: by then the stranger must wait, too. A server looks for a deadlock once, and ours must be
+    // 2 s, from when we wait: by then the other client must wait, too. A server looks for a deadlock once, and ours must be
     // the session that finds it, before it has waited for the lock for as long as it does.
     let ours =
         "DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET deadlock_timeout = ''2s''', current_database()); END $$";
-    stranger(&stage.url).await.batch_execute(ours).await.unwrap();
+    other_client(&stage.url).await.batch_execute(ours).await.unwrap();
     let queue = stage.queue().await;
     enqueue(&queue, 2).await;
     let mut leases = claim(&queue, 2, Duration::from_secs(60)).await;
     leases.sort_by_key(|lease| lease.job().id);
     let (first, second) = (*leases[0].job().id.as_uuid(), *leases[1].job().id.as_uuid());
-    let mut stranger = stranger(&stage.url).await;
+    let mut other_client = other_client(&stage.url).await;
     // The server breaks off whoever notices first: us.
-    stranger.batch_execute("SET deadlock_timeout = '60s'").await.unwrap();
-    let transaction = stranger.transaction().await.unwrap();
+    other_client.batch_execute("SET deadlock_timeout = '60s'").await.unwrap();
+    let transaction = other_client.transaction().await.unwrap();
     let lock = "SELECT 1 FROM jobs WHERE id = $1 FOR UPDATE";
     transaction.execute(lock, &[&second]).await.unwrap();
     let settling = tokio::spawn({
         let (queue, leases) = (queue.clone(), leases.clone());
         async move { settle(&queue, &leases).await }
     });
-    let watcher = crate::database::stranger(&stage.url).await;
+    let watcher = crate::database::other_client(&stage.url).await;
     let waiting =
         "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()";
     while watcher.query_one(waiting, &[]).await.unwrap().get::<_, i64>(0) == 0 {
-        assert!(!settling.is_finished(), "the settle did not wait for the stranger");
+        assert!(!settling.is_finished(), "the settle did not wait for the other client");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    transaction.execute(lock, &[&first]).await.expect("the stranger was broken off instead of us: nothing was tested");
+    transaction
+        .execute(lock, &[&first])
+        .await
+        .expect("the other client was broken off instead of us: nothing was tested");
     transaction.commit().await.unwrap();
     let answers = settling.await.expect("a deadlock reached the caller");
     assert_eq!(answers, [Settled::Recorded, Settled::Recorded]);
@@ -165,15 +168,15 @@ fn pages_touched(log: &str) -> u64 {
 
 /// Counted in pages, not in time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn f36_claims_stay_flat_while_a_stranger_holds_back_vacuum() {
+async fn f36_claims_stay_flat_while_another_client_holds_back_vacuum() {
     const ROUND: usize = 500;
     // Small ones: what a claim costs before it finds its first job is what grows.
     const BATCH: usize = 10;
     let cluster = Cluster::start(&LOG_COSTS).await;
     let stage = Stage::in_cluster(&cluster).await;
     let queue = stage.queue().await;
-    let stranger = stranger(&stage.url).await;
-    stranger.batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM jobs").await.unwrap();
+    let other_client = other_client(&stage.url).await;
+    other_client.batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM jobs").await.unwrap();
     let mut rounds = Vec::new();
     for _ in 0..quick_or_long(10, 40) {
         let before = cluster.log().len();

@@ -11,7 +11,7 @@ use crate::scale::MACHINE;
 use crate::stage::ended_by;
 
 /// Longer than any quick scenario takes, also one that waits in vain.
-const PATIENCE: Duration = Duration::from_secs(300);
+const TIMEOUT: Duration = Duration::from_secs(300);
 
 macro_rules! planted_bugs {
     ($($name:ident: $bug:ident, $test:literal, $reason:literal;)*) => {
@@ -60,8 +60,8 @@ planted_bugs! {
         HostClock, "clocks::f30_hosts_ten_minutes_off_change_no_lease_no_backoff_and_no_delay_on_postgres",
         "follows the host's clock";
     a_lock_that_is_not_waited_for_is_caught:
-        LocksNotWaitedFor, "sqlite_file::f39_sixty_four_clients_do_not_notice_a_stranger_who_holds_the_lock_for_five_seconds",
-        "a stranger's lock reached a user";
+        LocksNotWaitedFor, "sqlite_file::f39_sixty_four_clients_do_not_notice_another_program_that_holds_the_lock_for_five_seconds",
+        "another program's lock reached a user";
     a_log_that_never_shrinks_is_caught:
         LogNeverShrinks, "sqlite_file::f40_the_log_shrinks_again_after_a_reader_that_was_held_open_under_load",
         "does not shrink";
@@ -113,9 +113,9 @@ planted_bugs! {
     a_repeated_settle_that_is_answered_otherwise_is_caught: RepeatIsLost,
         "leases::f15_a_late_settle_counts_and_the_same_again_gets_the_same_answer_on_sqlite", "the same settle again";
     a_deadlock_that_is_not_tried_again_is_caught: ConflictsNotRetried,
-        "database::f35_a_deadlock_with_a_stranger_is_tried_again_and_reaches_nobody", "a deadlock reached the caller";
+        "database::f35_a_deadlock_with_another_client_is_tried_again_and_reaches_nobody", "a deadlock reached the caller";
     claims_that_look_from_the_beginning_are_caught: MarksIgnored,
-        "database::f36_claims_stay_flat_while_a_stranger_holds_back_vacuum", "do not stay flat";
+        "database::f36_claims_stay_flat_while_another_client_holds_back_vacuum", "do not stay flat";
     a_short_queue_for_new_connections_is_caught: ShortBacklog,
         "overload::f9_a_thousand_clients_that_come_at_once_all_get_a_connection_at_once", "were let in";
     workers_that_wait_behind_everybody_are_caught: NoWorkerThreads,
@@ -170,7 +170,7 @@ fn assert_caught(bug: &str, test: &str, reason: &str) {
     let pid = child.id();
     let (stdout, stderr) = (child.stdout.take().unwrap(), child.stderr.take().unwrap());
     let hearing = [heard(stdout), heard(stderr)];
-    let status = ended_by(Instant::now() + PATIENCE, &mut child);
+    let status = ended_by(Instant::now() + TIMEOUT, &mut child);
     let status = status.unwrap_or_else(|| panic!("{bug}: {test} (process {pid}) goes on and on"));
     let said = hearing.map(|hearing| hearing.join().unwrap()).join("\n");
     assert!(said.contains("running 1 test"), "{bug}: there is no test {test}\n{said}");

@@ -14,7 +14,7 @@ const LONG_LEASE: Duration = Duration::from_secs(3600);
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn f25_one_bad_row_fails_alone_and_kinds_nobody_asked_for_are_left() {
     for at in [OneStore::on_sqlite().await, OneStore::on_postgres().await] {
-        let strange = at.enqueue("stranger", 1).await;
+        let strange = at.enqueue("unknown", 1).await;
         let ids = at.enqueue("welcome", 100).await;
         at.tamper(ids[37], "payload = '{not json'").await;
         let claim = Claim::new(WorkerId::new("host-1").unwrap(), LONG_LEASE)

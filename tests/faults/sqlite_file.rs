@@ -18,7 +18,7 @@ use crate::scale::{quick_or_long, short_wait_timeout};
 /// 16 MiB: from there on the log is begun anew.
 const LOG_MAX_BYTES: u64 = 16 << 20;
 
-fn stranger(path: &Path) -> Connection {
+fn other_client(path: &Path) -> Connection {
     let connection = Connection::open(path).unwrap();
     connection.busy_timeout(Duration::from_secs(60)).unwrap();
     connection
@@ -26,11 +26,11 @@ fn stranger(path: &Path) -> Connection {
 
 /// `docs/guarantees.md` F39.
 #[test]
-fn f39_sixty_four_clients_do_not_notice_a_stranger_who_holds_the_lock_for_five_seconds() {
+fn f39_sixty_four_clients_do_not_notice_another_program_that_holds_the_lock_for_five_seconds() {
     let world = World::new();
     let server = world.serve(&[("STEADFAST_EXECUTOR", "simulated")]);
     let clients = Producers::start(&server.url, 64, |_| json!({"kind": "summarize_text", "payload": {"text": "t"}}));
-    let file = stranger(&world.path("steadfast.db"));
+    let file = other_client(&world.path("steadfast.db"));
     for _ in 0..quick_or_long(1, 5) {
         file.execute_batch("BEGIN IMMEDIATE").unwrap();
         // The five seconds are the case.
@@ -43,10 +43,10 @@ fn f39_sixty_four_clients_do_not_notice_a_stranger_who_holds_the_lock_for_five_s
         }
     }
     let (acknowledged, refused) = (clients.acknowledged().len(), clients.refused());
-    assert!(refused.is_empty(), "a stranger's lock reached a user: {refused:?}");
+    assert!(refused.is_empty(), "another program's lock reached a user: {refused:?}");
     drop(clients);
     let log = server.log();
-    assert!(!log.contains("database is locked"), "a stranger's lock reached the log:\n{log}");
+    assert!(!log.contains("database is locked"), "another program's lock reached the log:\n{log}");
     println!("F39: {acknowledged} acknowledged, none refused");
 }
 
@@ -56,7 +56,7 @@ fn f40_the_log_shrinks_again_after_a_reader_that_was_held_open_under_load() {
     let world = World::new();
     let server = world.serve(&[("STEADFAST_EXECUTOR", "none")]);
     let log_bytes = || std::fs::metadata(world.path("steadfast.db-wal")).map_or(0, |metadata| metadata.len());
-    let reader = stranger(&world.path("steadfast.db"));
+    let reader = other_client(&world.path("steadfast.db"));
     reader.execute_batch("BEGIN; SELECT count(*) FROM jobs;").unwrap();
     let began = Instant::now();
     let text = "x".repeat(100_000);
@@ -111,7 +111,7 @@ fn f41_a_second_server_is_refused_and_a_backup_is_whole() {
         }
         let acknowledged = load.acknowledged();
         let copy = world.path(&format!("copy-{round}.db"));
-        stranger(&world.path("steadfast.db")).execute("VACUUM INTO ?1", [shown(&copy)]).unwrap();
+        other_client(&world.path("steadfast.db")).execute("VACUUM INTO ?1", [shown(&copy)]).unwrap();
         std::fs::set_permissions(&copy, std::fs::Permissions::from_mode(0o600)).unwrap();
         let store = SqliteStore::open(SqliteSettings::at(&copy)).unwrap();
         for ids in acknowledged.chunks(1000) {

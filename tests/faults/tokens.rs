@@ -18,7 +18,7 @@ fn assert_one_stays(mut answers: [TokenDeleted; 2]) {
     assert_eq!(answers, expected, "both of the last two admin tokens were deleted, or none");
 }
 
-async fn stranger(url: &str) -> Client {
+async fn other_client(url: &str) -> Client {
     let (client, connection) = tokio_postgres::connect(url, NoTls).await.unwrap();
     tokio::spawn(connection);
     client
@@ -53,7 +53,7 @@ async fn two_processes_that_delete_the_last_two_admin_tokens_in_the_same_moment_
         one.store().put_token(PutToken::new(admin(id))).await.unwrap();
     }
     // Two: what one transaction sees of other sessions does not change while it lasts.
-    let (mut client, watcher) = (stranger(&stage.url).await, stranger(&stage.url).await);
+    let (mut client, watcher) = (other_client(&stage.url).await, other_client(&stage.url).await);
     let holding = client.transaction().await.unwrap();
     holding.execute("SELECT FROM tokens FOR UPDATE", &[]).await.unwrap();
     let deleting = [(one, "a"), (other, "b")].map(|(queue, id)| {

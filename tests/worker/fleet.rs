@@ -15,16 +15,16 @@ const WORKERS: usize = 8;
 
 /// The workers that have started a job. Nobody goes on alone: one that is up before the others could do it all.
 #[derive(Clone)]
-struct Crew(watch::Sender<HashSet<String>>);
+struct Fleet(watch::Sender<HashSet<String>>);
 
-impl Crew {
+impl Fleet {
     fn new() -> Self {
         Self(watch::Sender::new(HashSet::new()))
     }
 
     async fn joined_by(&self, worker: &WorkerId) {
-        self.0.send_if_modified(|crew| crew.insert(worker.to_string()));
-        let _ = self.0.subscribe().wait_for(|crew| crew.len() > 1).await;
+        self.0.send_if_modified(|fleet| fleet.insert(worker.to_string()));
+        let _ = self.0.subscribe().wait_for(|fleet| fleet.len() > 1).await;
     }
 }
 
@@ -44,10 +44,10 @@ async fn each_job_runs_once_on_postgres(count: u64) {
     tokio::spawn(connection);
     admin.batch_execute("CREATE TABLE starts (job_id uuid NOT NULL, worker text NOT NULL)").await.unwrap();
     enqueue(&world.queue, count).await;
-    let (stop, crew) = (tokio_util::sync::CancellationToken::new(), Crew::new());
+    let (stop, fleet) = (tokio_util::sync::CancellationToken::new(), Fleet::new());
     let workers: Vec<_> = (0..WORKERS)
         .map(|_| {
-            let (url, stop, crew) = (url.clone(), stop.clone(), crew.clone());
+            let (url, stop, fleet) = (url.clone(), stop.clone(), fleet.clone());
             std::thread::spawn(move || {
                 let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
                 runtime.block_on(async {
@@ -57,11 +57,11 @@ async fn each_job_runs_once_on_postgres(count: u64) {
                     let queue = Queue::open(&url).await.unwrap();
                     let settings = WorkerSettings::default().concurrency(4);
                     Worker::new(queue)
-                        .with_state((log, log_start, crew))
+                        .with_state((log, log_start, fleet))
                         .settings(settings)
-                        .handle(|_: Task, context: Context<(tokio_postgres::Client, tokio_postgres::Statement, Crew)>| async move {
-                            let (log, log_start, crew) = context.state();
-                            crew.joined_by(context.worker_id()).await;
+                        .handle(|_: Task, context: Context<(tokio_postgres::Client, tokio_postgres::Statement, Fleet)>| async move {
+                            let (log, log_start, fleet) = context.state();
+                            fleet.joined_by(context.worker_id()).await;
                             log.execute(log_start, &[context.job_id().as_uuid(), &context.worker_id().as_str()]).await?;
                             Ok(())
                         })
@@ -97,17 +97,17 @@ async fn ten_thousand_jobs_run_once_each_on_eight_workers_over_postgres() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn ten_thousand_jobs_run_once_each_on_eight_workers_over_one_file() {
-    type Starts = Arc<(Mutex<Vec<(JobId, String)>>, Crew)>;
+    type Starts = Arc<(Mutex<Vec<(JobId, String)>>, Fleet)>;
     let world = World::new().await;
     enqueue(&world.queue, 10_000).await;
-    let starts: Starts = Arc::new((Mutex::default(), Crew::new()));
+    let starts: Starts = Arc::new((Mutex::default(), Fleet::new()));
     let workers: Vec<_> = (0..WORKERS)
         .map(|_| {
             let settings = WorkerSettings::default().concurrency(4);
             let worker = Worker::new(world.queue.clone()).with_state(starts.clone()).settings(settings);
             Running::start(worker.handle(|_: Task, context: Context<Starts>| async move {
-                let (starts, crew) = &**context.state();
-                crew.joined_by(context.worker_id()).await;
+                let (starts, fleet) = &**context.state();
+                fleet.joined_by(context.worker_id()).await;
                 starts.lock().unwrap().push((context.job_id(), context.worker_id().to_string()));
                 Ok(())
             }))

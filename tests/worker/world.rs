@@ -17,7 +17,7 @@ use tokio::task::JoinHandle;
 use crate::support::postgres::{Cluster, TestDatabase};
 
 /// Machines are slow; nothing here should take that long.
-pub const PATIENCE: Duration = Duration::from_secs(120);
+pub const TIMEOUT: Duration = Duration::from_secs(120);
 
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Task {
@@ -98,11 +98,11 @@ pub async fn eventually<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) 
             again.tick().await;
         }
     };
-    tokio::time::timeout(PATIENCE, asking).await.unwrap_or_else(|_| panic!("waited in vain for {what}"))
+    tokio::time::timeout(TIMEOUT, asking).await.unwrap_or_else(|_| panic!("waited in vain for {what}"))
 }
 
 pub async fn in_time<T>(what: &str, future: impl Future<Output = T>) -> T {
-    tokio::time::timeout(PATIENCE, future).await.unwrap_or_else(|_| panic!("waited in vain for {what}"))
+    tokio::time::timeout(TIMEOUT, future).await.unwrap_or_else(|_| panic!("waited in vain for {what}"))
 }
 
 /// Short leases and intervals, so that what takes half a minute in production takes a second here.

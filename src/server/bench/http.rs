@@ -14,7 +14,7 @@ use tokio::task::JoinSet;
 use super::Common;
 use super::noop_jobs::{Behaviour, NoOp, preload};
 use super::run::Measure;
-use super::server_process::{Connection, ServerProcess, request};
+use super::server_process::{KeepAliveConnection, ServerProcess, request};
 use super::statistics::Percentiles;
 use super::stopwatch::{Fixture, Round};
 use crate::queue::Job;
@@ -54,7 +54,7 @@ impl Load {
         let mut clients = JoinSet::new();
         let next = Arc::new(AtomicU64::new(0));
         for _ in 0..self.connections {
-            let mut connection = Connection::open(server.address).await?;
+            let mut connection = KeepAliveConnection::open(server.address).await?;
             let (request, next, done) = (self.request.clone(), next.clone(), done.clone());
             clients.spawn(async move {
                 let mut nanos = Vec::new();
@@ -194,7 +194,7 @@ struct Settled<'a> {
 async fn drain(server: &ServerProcess, clients: u64, max: u64, jobs: u64, done: Arc<AtomicU64>) -> Result<u64> {
     let mut running = JoinSet::new();
     for number in 0..clients {
-        let mut connection = Connection::open(server.address).await?;
+        let mut connection = KeepAliveConnection::open(server.address).await?;
         let (worker, done) = (format!("bench-{number}"), done.clone());
         let lease = request("POST", "/leases", &json!({"worker": worker, "max": max}).to_string());
         running.spawn(async move {

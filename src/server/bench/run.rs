@@ -89,7 +89,7 @@ async fn measure<M: Measure>(common: &Common, shape: &M, workspace: &Workspace) 
                 location: workspace.empty_store(number).await?,
                 directory: workspace.directory.clone(),
                 observer: workspace.observer().await?,
-                progress: Progress::new(),
+                progress: ProgressLine::new(),
             };
             let round = shape.round(case, &turn, &fixture).await;
             let mut round = round.with_context(|| format!("round {number} ({name})"))?;
@@ -115,26 +115,26 @@ const REDRAW: Duration = Duration::from_millis(200);
 
 /// One line that tells how far a measurement is: on a terminal only, on stderr.
 #[derive(Debug, Default)]
-pub(super) struct Progress {
+pub(super) struct ProgressLine {
     drawing: bool,
 }
 
 /// A line being drawn; cleared when dropped.
 #[derive(Debug)]
-pub(super) struct Line(Option<JoinHandle<()>>);
+pub(super) struct DrawnLine(Option<JoinHandle<()>>);
 
-impl Progress {
+impl ProgressLine {
     pub(super) fn new() -> Self {
         Self { drawing: std::io::stderr().is_terminal() }
     }
 
     /// Shows `done` of `total` until the answer is dropped.
-    pub(super) fn line(&self, what: &str, done: Arc<AtomicU64>, total: u64) -> Line {
+    pub(super) fn line(&self, what: &str, done: Arc<AtomicU64>, total: u64) -> DrawnLine {
         if !self.drawing {
-            return Line(None);
+            return DrawnLine(None);
         }
         let what = what.to_owned();
-        Line(Some(tokio::spawn(async move {
+        DrawnLine(Some(tokio::spawn(async move {
             let began = Instant::now();
             loop {
                 let done = done.load(Ordering::Relaxed);
@@ -152,7 +152,7 @@ impl Progress {
     }
 }
 
-impl Drop for Line {
+impl Drop for DrawnLine {
     fn drop(&mut self) {
         if let Some(task) = self.0.take() {
             task.abort();

@@ -57,7 +57,7 @@ impl ServerProcess {
     async fn declare(&self) -> Result<()> {
         let definition = KindDefinition::of::<NoOp>()?;
         let body = json!({"schema": definition.schema}).to_string();
-        let mut connection = Connection::open(self.address).await?;
+        let mut connection = KeepAliveConnection::open(self.address).await?;
         connection.ask(&request("PUT", &format!("/kinds/{}", definition.kind), &body)).await.map(|_| ())
     }
 
@@ -95,7 +95,7 @@ const READ_BYTES: usize = 64 * 1024;
 
 /// One connection.
 #[derive(Debug)]
-pub(super) struct Connection {
+pub(super) struct KeepAliveConnection {
     stream: TcpStream,
     received: Vec<u8>,
 }
@@ -107,7 +107,7 @@ pub(super) fn request(method: &str, path: &str, body: &str) -> Vec<u8> {
     format!("{method} {path} HTTP/1.1\r\n{head}\r\ncontent-length: {length}\r\n\r\n{body}").into_bytes()
 }
 
-impl Connection {
+impl KeepAliveConnection {
     pub(super) async fn open(address: SocketAddr) -> Result<Self> {
         let stream = TcpStream::connect(address).await.context("cannot connect to the server under test")?;
         stream.set_nodelay(true)?;

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
-use super::run::Progress;
+use super::run::ProgressLine;
 use super::statistics::Percentiles;
 use super::workspace::StoreLocation;
 use crate::queue::Queue;
@@ -21,7 +21,7 @@ pub struct Fixture {
     /// An empty one, for a server process that must not find anybody's settings file.
     pub(super) directory: PathBuf,
     pub(super) observer: Option<Observer>,
-    pub(super) progress: Progress,
+    pub(super) progress: ProgressLine,
 }
 
 /// The measurements of one round.
@@ -62,7 +62,7 @@ pub struct Stopwatch<'a> {
 impl Fixture {
     /// A store that the caller has made; PostgreSQL's counters are not read.
     pub fn on(location: StoreLocation) -> Self {
-        Self { location, directory: ".".into(), observer: None, progress: Progress::default() }
+        Self { location, directory: ".".into(), observer: None, progress: ProgressLine::default() }
     }
 
     pub async fn open(&self) -> Result<Queue> {

@@ -25,14 +25,14 @@ const RELEASE_TIMEOUT: Duration = Duration::from_secs(5);
 pub(super) struct Workspace {
     /// A directory of our own; the disk is measured in it, too.
     pub(super) directory: PathBuf,
-    kind: Kind,
+    kind: StoreKind,
     /// What was made and not removed yet, named by [`StoreLocation::schema`].
     made: Mutex<Vec<String>>,
     run: String,
 }
 
 #[derive(Debug)]
-enum Kind {
+enum StoreKind {
     /// The file the caller named, or `None` for one in our directory.
     Sqlite(Option<PathBuf>),
     Postgres {
@@ -85,11 +85,11 @@ impl Workspace {
     pub(super) fn new(common: &Common) -> Result<Self> {
         let run = uuid::Uuid::new_v4().simple().to_string()[..10].to_owned();
         let kind = match common.store.as_deref() {
-            None => Kind::Sqlite(None),
+            None => StoreKind::Sqlite(None),
             Some(url) if url.starts_with("postgres://") || url.starts_with("postgresql://") => {
-                Kind::Postgres { url: url.to_owned() }
+                StoreKind::Postgres { url: url.to_owned() }
             }
-            Some(url) => Kind::Sqlite(Some(new_file(url)?)),
+            Some(url) => StoreKind::Sqlite(Some(new_file(url)?)),
         };
         let base = match (&common.dir, std::env::var_os("TMPDIR").filter(|path| !path.is_empty())) {
             (Some(directory), _) => directory.clone(),
@@ -105,18 +105,18 @@ impl Workspace {
     }
 
     pub(super) fn is_postgres(&self) -> bool {
-        matches!(self.kind, Kind::Postgres { .. })
+        matches!(self.kind, StoreKind::Postgres { .. })
     }
 
     /// An empty, migrated store for one round.
     pub(super) async fn empty_store(&self, round: usize) -> Result<StoreLocation> {
         let schema = format!("steadfast_bench_{}_{round}", self.run);
         let location = match &self.kind {
-            Kind::Sqlite(file) => {
+            StoreKind::Sqlite(file) => {
                 let path = file.clone().unwrap_or_else(|| self.directory.join(format!("round-{round}.db")));
                 StoreLocation::sqlite(path)
             }
-            Kind::Postgres { url } => {
+            StoreKind::Postgres { url } => {
                 // By its name a backend is recognised as ours.
                 let separator = if url.contains('?') { '&' } else { '?' };
                 let url = format!("{url}{separator}application_name={schema}");
@@ -130,7 +130,7 @@ impl Workspace {
 
     /// A connection of its own, to read the server's counters; `None` for SQLite.
     pub(super) async fn observer(&self) -> Result<Option<Observer>> {
-        let Kind::Postgres { url } = &self.kind else { return Ok(None) };
+        let StoreKind::Postgres { url } = &self.kind else { return Ok(None) };
         // Cleaning up after millions of jobs may take a while.
         let settings = PostgresSettings { statement_timeout: Duration::from_secs(600), ..PostgresSettings::new(url) };
         Ok(Some(Observer::connect(&settings).await?))
@@ -140,14 +140,14 @@ impl Workspace {
     pub(super) async fn remove_rounds(&self) -> Result<()> {
         let made = std::mem::take(&mut *self.made.lock().unwrap_or_else(PoisonError::into_inner));
         match &self.kind {
-            Kind::Sqlite(Some(file)) => remove_sqlite(file),
-            Kind::Sqlite(None) => {
+            StoreKind::Sqlite(Some(file)) => remove_sqlite(file),
+            StoreKind::Sqlite(None) => {
                 for entry in fs::read_dir(&self.directory)?.flatten() {
                     let _ = fs::remove_file(entry.path());
                 }
             }
-            Kind::Postgres { .. } if made.is_empty() => {}
-            Kind::Postgres { .. } => {
+            StoreKind::Postgres { .. } if made.is_empty() => {}
+            StoreKind::Postgres { .. } => {
                 let Some(observer) = self.observer().await? else { return Ok(()) };
                 for schema in made {
                     remove_schema(&observer, &schema).await?;

@@ -24,11 +24,11 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(70);
 pub(super) struct Client {
     agent: ureq::Agent,
     base: String,
-    token: Option<Token>,
+    token: Option<BearerToken>,
 }
 
 /// A token and where it came from.
-struct Token {
+struct BearerToken {
     text: String,
     variable: &'static str,
 }
@@ -153,7 +153,7 @@ fn next_cursor(link: &str) -> Option<String> {
     (!cursor.is_empty()).then(|| cursor.to_owned())
 }
 
-fn token() -> Result<Option<Token>> {
+fn token() -> Result<Option<BearerToken>> {
     let variable = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
     let usage = |message: String| ExitError::new(Exit::Usage, message);
     match (variable("STEADFAST_TOKEN"), variable("STEADFAST_TOKEN_FILE")) {
@@ -163,8 +163,8 @@ fn token() -> Result<Option<Token>> {
         (None, Some(path)) => {
             let token = read_secret_file(std::path::Path::new(&path))
                 .map_err(|problem| usage(format!("STEADFAST_TOKEN_FILE {path:?} {problem}")))?;
-            Ok(Some(Token { text: token.trim().to_owned(), variable: "STEADFAST_TOKEN_FILE" }))
+            Ok(Some(BearerToken { text: token.trim().to_owned(), variable: "STEADFAST_TOKEN_FILE" }))
         }
-        (token, None) => Ok(token.map(|text| Token { text, variable: "STEADFAST_TOKEN" })),
+        (token, None) => Ok(token.map(|text| BearerToken { text, variable: "STEADFAST_TOKEN" })),
     }
 }

@@ -79,9 +79,9 @@ impl Form for DatabaseUrl {
 
 /// `127.0.0.1:8080`.
 #[derive(Debug)]
-pub(super) struct Address;
+pub(super) struct SocketAddress;
 
-impl Form for Address {
+impl Form for SocketAddress {
     type Value = SocketAddr;
 
     fn parse(&self, text: &str) -> Option<SocketAddr> {
@@ -111,12 +111,12 @@ impl Form for AddressOrOff {
 
 /// A number of things.
 #[derive(Debug)]
-pub(super) struct Integer<T> {
+pub(super) struct Number<T> {
     pub(super) min: T,
     pub(super) max: T,
 }
 
-impl<T: FromStr + PartialOrd + Display + Debug + Sync + 'static> Form for Integer<T> {
+impl<T: FromStr + PartialOrd + Display + Debug + Sync + 'static> Form for Number<T> {
     type Value = T;
 
     fn parse(&self, text: &str) -> Option<T> {
@@ -138,11 +138,11 @@ impl Form for Concurrency {
     type Value = usize;
 
     fn parse(&self, text: &str) -> Option<usize> {
-        Integer { min: 1, max: self.max }.parse(text)
+        Number { min: 1, max: self.max }.parse(text)
     }
 
     fn allowed(&self) -> String {
-        Integer { min: 1, max: self.max }.allowed()
+        Number { min: 1, max: self.max }.allowed()
     }
 
     fn unset(&self) -> (String, &'static str) {
@@ -162,7 +162,7 @@ impl Form for Millis {
     type Value = Duration;
 
     fn parse(&self, text: &str) -> Option<Duration> {
-        Integer { min: self.min, max: self.max }.parse(text).map(Duration::from_millis)
+        Number { min: self.min, max: self.max }.parse(text).map(Duration::from_millis)
     }
 
     fn allowed(&self) -> String {
@@ -244,9 +244,9 @@ impl Form for LogFilter {
 
 /// A secret.
 #[derive(Debug)]
-pub(super) struct Token;
+pub(super) struct TokenText;
 
-impl Form for Token {
+impl Form for TokenText {
     type Value = String;
 
     fn parse(&self, text: &str) -> Option<String> {
@@ -305,12 +305,12 @@ mod tests {
     #[test]
     fn what_is_not_allowed_is_refused() {
         let refused: [(&dyn AnyForm, &str); 9] = [
-            (&Address, "localhost:80"),
+            (&SocketAddress, "localhost:80"),
             (&Millis { min: 10, max: 20 }, "9"),
             (&Millis { min: 10, max: 20 }, "1e1"),
             (SWITCH, "yes"),
-            (&Token, "short"),
-            (&Token, "has spaces in the middle"),
+            (&TokenText, "short"),
+            (&TokenText, "has spaces in the middle"),
             (&Names, "a,,b"),
             (&LogFilter, "steadfast=loud"),
             (&DatabaseUrl, "mysql://x"),

@@ -16,14 +16,14 @@ const DEFAULT_FILE: &str = "steadfast.toml";
 
 /// Where a value came from.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::server) enum Source {
+pub(in crate::server) enum ValueSource {
     Flag(String),
     Variable(&'static str),
     File(PathBuf),
     Default,
 }
 
-impl fmt::Display for Source {
+impl fmt::Display for ValueSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Flag(flag) => write!(f, "--{flag}"),
@@ -43,7 +43,7 @@ pub(in crate::server) struct SettingsError(pub(in crate::server) String);
 #[derive(Debug, Clone)]
 struct Given {
     text: String,
-    source: Source,
+    source: ValueSource,
 }
 
 /// What was given, checked. What was not given has its default, or is unset.
@@ -95,14 +95,16 @@ impl Resolved {
     }
 
     /// The value in force as it was written, and where.
-    pub(super) fn written<F>(&self, row: &Required<F>) -> (&str, &Source) {
-        self.given.get(row.setting.key).map_or((row.default, &Source::Default), |given| (&given.text, &given.source))
+    pub(super) fn written<F>(&self, row: &Required<F>) -> (&str, &ValueSource) {
+        self.given
+            .get(row.setting.key)
+            .map_or((row.default, &ValueSource::Default), |given| (&given.text, &given.source))
     }
 
     /// The same of any setting; `None` if it is unset.
-    pub(super) fn shown(&self, setting: &Setting) -> (Option<&str>, &Source) {
+    pub(super) fn shown(&self, setting: &Setting) -> (Option<&str>, &ValueSource) {
         let given = self.given.get(setting.key);
-        given.map_or((setting.default, &Source::Default), |given| (Some(&given.text), &given.source))
+        given.map_or((setting.default, &ValueSource::Default), |given| (Some(&given.text), &given.source))
     }
 
     /// Takes a secret from the file that another setting names.
@@ -118,7 +120,7 @@ impl Resolved {
         let text = read_secret_file(Path::new(path))
             .map_err(|problem| SettingsError(format!("setting {}: {path:?} (from {source}) {problem}", file.key)))?;
         let text = text.trim_end_matches(['\n', '\r']).to_owned();
-        let read = Given { text, source: Source::File(path.into()) };
+        let read = Given { text, source: ValueSource::File(path.into()) };
         check(secret, &read)?;
         self.given.insert(secret.key, read);
         Ok(())
@@ -140,20 +142,20 @@ fn read_file(inputs: &Inputs) -> Result<FileContents, SettingsError> {
 
 fn find(setting: &Setting, inputs: &Inputs, contents: &FileContents) -> Result<Option<Given>, SettingsError> {
     if let (Some(text), Some(flag)) = (inputs.flags.get(setting.key), setting.flag()) {
-        return Ok(Some(Given { text: text.clone(), source: Source::Flag(flag) }));
+        return Ok(Some(Given { text: text.clone(), source: ValueSource::Flag(flag) }));
     }
     if let Some((_, text)) = inputs.variables.iter().find(|(name, _)| name == setting.variable) {
         let text = text.to_str().ok_or_else(|| {
             SettingsError(format!("setting {}: the value of {} is not UTF-8", setting.key, setting.variable))
         })?;
-        return Ok(Some(Given { text: text.to_owned(), source: Source::Variable(setting.variable) }));
+        return Ok(Some(Given { text: text.to_owned(), source: ValueSource::Variable(setting.variable) }));
     }
     let in_file = contents.values.get(setting.key);
-    Ok(in_file.map(|text| Given { text: text.clone(), source: Source::File(contents.path.clone()) }))
+    Ok(in_file.map(|text| Given { text: text.clone(), source: ValueSource::File(contents.path.clone()) }))
 }
 
 fn check(setting: &Setting, Given { text, source }: &Given) -> Result<(), SettingsError> {
-    if matches!(source, Source::Flag(_)) && setting.form.refused_as_flag(text) {
+    if matches!(source, ValueSource::Flag(_)) && setting.form.refused_as_flag(text) {
         let message = "setting database_url: a password on the command line can be read by every user of this machine; \
                        set DATABASE_URL or DATABASE_URL_FILE instead";
         return Err(SettingsError(message.into()));
@@ -161,7 +163,7 @@ fn check(setting: &Setting, Given { text, source }: &Given) -> Result<(), Settin
     if setting.form.allows(text) { Ok(()) } else { Err(not_allowed(setting, text, source)) }
 }
 
-fn not_allowed(setting: &Setting, text: &str, source: &Source) -> SettingsError {
+fn not_allowed(setting: &Setting, text: &str, source: &ValueSource) -> SettingsError {
     let shown = if setting.form.is_secret() {
         String::from("its value")
     } else {

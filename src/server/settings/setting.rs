@@ -14,13 +14,13 @@ pub(in crate::server) struct Setting {
     /// As it would be written; `None`: unset.
     pub(in crate::server) default: Option<&'static str>,
     pub(in crate::server) form: &'static dyn AnyForm,
-    reach: Reach,
+    given_by: GivenBy,
     pub(in crate::server) doc: &'static str,
 }
 
 /// Where a setting may be given, besides its variable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Reach {
+enum GivenBy {
     /// As a flag and in the file.
     Everywhere,
     /// In the file, never as a flag: every user of a machine can read the arguments of its programs.
@@ -32,11 +32,11 @@ enum Reach {
 impl Setting {
     /// `--lease-ms`, without the dashes.
     pub(in crate::server) fn flag(&self) -> Option<String> {
-        (self.reach != Reach::NoFlag).then(|| self.key.replace('_', "-"))
+        (self.given_by != GivenBy::NoFlag).then(|| self.key.replace('_', "-"))
     }
 
     pub(in crate::server) fn in_file(&self) -> bool {
-        self.reach != Reach::NoFile
+        self.given_by != GivenBy::NoFile
     }
 }
 
@@ -62,7 +62,7 @@ pub(super) const fn required<F: Form>(
     form: &'static F,
     doc: &'static str,
 ) -> Required<F> {
-    let setting = Setting { key, variable, default: Some(default), form, reach: Reach::Everywhere, doc };
+    let setting = Setting { key, variable, default: Some(default), form, given_by: GivenBy::Everywhere, doc };
     Required { setting, default, form }
 }
 
@@ -72,17 +72,17 @@ pub(super) const fn optional<F: Form>(
     form: &'static F,
     doc: &'static str,
 ) -> Optional<F> {
-    Optional { setting: Setting { key, variable, default: None, form, reach: Reach::Everywhere, doc }, form }
+    Optional { setting: Setting { key, variable, default: None, form, given_by: GivenBy::Everywhere, doc }, form }
 }
 
 impl<F> Optional<F> {
     pub(super) const fn never_a_flag(mut self) -> Self {
-        self.setting.reach = Reach::NoFlag;
+        self.setting.given_by = GivenBy::NoFlag;
         self
     }
 
     pub(super) const fn never_in_the_file(mut self) -> Self {
-        self.setting.reach = Reach::NoFile;
+        self.setting.given_by = GivenBy::NoFile;
         self
     }
 }

@@ -2,8 +2,8 @@
 //! table in `docs/operations.md` all come from here. Values are read by naming a row, such as [`LEASE_MS`].
 
 use super::forms::{
-    Address, AddressOrOff, Choice, Concurrency, DatabaseUrl, FilePath, Integer, LogFilter, Millis, Names, SWITCH, Span,
-    Text, Token,
+    AddressOrOff, Choice, Concurrency, DatabaseUrl, FilePath, LogFilter, Millis, Names, Number, SWITCH, SocketAddress,
+    Span, Text, TokenText,
 };
 use super::setting::{Optional, Required, Setting, optional, required};
 use super::typed::{Executor, LogFormat};
@@ -63,11 +63,11 @@ table! {
         SWITCH,
         "PostgreSQL: run although the server can lose what it acknowledged (fsync=off and the like)",
     );
-    API_BIND_ADDR: Required<Address> = required(
+    API_BIND_ADDR: Required<SocketAddress> = required(
         "api_bind_addr",
         "API_BIND_ADDR",
         "127.0.0.1:8080",
-        &Address,
+        &SocketAddress,
         "where the API listens; beyond the loopback only with a token",
     );
     API_HOSTS: Optional<Names> = optional(
@@ -76,37 +76,37 @@ table! {
         &Names,
         "names the Host header may give besides localhost, while there is no token",
     );
-    MAX_CONNECTIONS: Required<Integer<usize>> = required(
+    MAX_CONNECTIONS: Required<Number<usize>> = required(
         "max_connections",
         "STEADFAST_MAX_CONNECTIONS",
         "4096",
-        &Integer { min: 1, max: 100_000 },
+        &Number { min: 1, max: 100_000 },
         "connections to the API at one time",
     );
-    MAX_CONNECTIONS_PER_ADDRESS: Optional<Integer<usize>> = optional(
+    MAX_CONNECTIONS_PER_ADDRESS: Optional<Number<usize>> = optional(
         "max_connections_per_address",
         "STEADFAST_MAX_CONNECTIONS_PER_ADDRESS",
-        &Integer { min: 1, max: 100_000 },
+        &Number { min: 1, max: 100_000 },
         "connections from one address at one time; unset: three quarters of max_connections; behind a proxy all come from one, so set it to max_connections there",
     );
-    MAX_ENQUEUES_IN_FLIGHT: Required<Integer<usize>> = required(
+    MAX_ENQUEUES_IN_FLIGHT: Required<Number<usize>> = required(
         "max_enqueues_in_flight",
         "STEADFAST_MAX_ENQUEUES_IN_FLIGHT",
         "4096",
-        &Integer { min: 1, max: 100_000 },
+        &Number { min: 1, max: 100_000 },
         "enqueues at one time; beyond: 429",
     );
-    MAX_QUEUE_DEPTH: Optional<Integer<u64>> = optional(
+    MAX_QUEUE_DEPTH: Optional<Number<u64>> = optional(
         "max_queue_depth",
         "STEADFAST_MAX_QUEUE_DEPTH",
-        &Integer { min: 1, max: 1_000_000_000_000 },
+        &Number { min: 1, max: 1_000_000_000_000 },
         "waiting jobs in one queue; beyond: 429",
     );
-    MAX_PAYLOAD_BYTES: Required<Integer<usize>> = required(
+    MAX_PAYLOAD_BYTES: Required<Number<usize>> = required(
         "max_payload_bytes",
         "STEADFAST_MAX_PAYLOAD_BYTES",
         "262144",
-        &Integer { min: 2, max: 262_144 },
+        &Number { min: 2, max: 262_144 },
         "largest payload, in bytes of JSON",
     );
     ALLOW_UNDECLARED_KINDS: Required<Choice<bool>> = required(
@@ -116,10 +116,10 @@ table! {
         SWITCH,
         "take jobs of kinds that nobody declared",
     );
-    ADMIN_TOKEN: Optional<Token> = optional(
+    ADMIN_TOKEN: Optional<TokenText> = optional(
         "admin_token",
         "STEADFAST_ADMIN_TOKEN",
-        &Token,
+        &TokenText,
         "the first token: it may do everything; others are made with it",
     ).never_a_flag();
     ADMIN_TOKEN_FILE: Optional<FilePath> = optional(
@@ -210,11 +210,11 @@ table! {
         &Span,
         "how long dead letters are kept",
     );
-    DEFAULT_MAX_ATTEMPTS: Required<Integer<u32>> = required(
+    DEFAULT_MAX_ATTEMPTS: Required<Number<u32>> = required(
         "default_max_attempts",
         "STEADFAST_DEFAULT_MAX_ATTEMPTS",
         "3",
-        &Integer { min: 1, max: 10_000 },
+        &Number { min: 1, max: 10_000 },
         "attempts of a job for which neither its caller nor its kind says how many",
     );
     DEFAULT_RETRY_BASE_MS: Required<Millis> = required(

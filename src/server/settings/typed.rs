@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use super::forms::Millis;
-use super::resolve::{Resolved, SettingsError, Source};
+use super::resolve::{Resolved, SettingsError, ValueSource};
 use super::setting::Required;
 use super::table;
 use crate::job::{KindDefinition, QueueName, RetryPolicy};
@@ -92,7 +92,7 @@ impl Settings {
             worker_queues: resolved.get_if_set(&table::WORKER_QUEUES)?,
             worker_metrics_bind_addr: resolved.get(&table::WORKER_METRICS_BIND_ADDR)?,
             worker_metrics_port_is_free_choice: *resolved.written(&table::WORKER_METRICS_BIND_ADDR).1
-                == Source::Default,
+                == ValueSource::Default,
             executor: resolved.get(&table::EXECUTOR)?,
             lease: resolved.get(&table::LEASE_MS)?,
             reap_interval: resolved.get(&table::REAP_INTERVAL_MS)?,

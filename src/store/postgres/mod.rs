@@ -25,6 +25,7 @@ mod known;
 mod lanes;
 mod lookup;
 mod migrate;
+#[cfg(feature = "server")]
 mod observe;
 mod open;
 mod operator;
@@ -52,7 +53,8 @@ use tokio::time::timeout;
 
 pub use enqueue_in::CallerTransaction;
 pub use migrate::migrate;
-pub use observe::{Observer, WriteCounters};
+#[cfg(feature = "server")]
+pub(crate) use observe::Observer;
 pub use settings::PostgresSettings;
 
 use self::batch::Batcher;

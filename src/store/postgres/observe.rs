@@ -24,7 +24,7 @@ const TELLING: [&str; 7] = [
 ];
 
 /// A connection of its own, set up as the store's are.
-pub struct Observer {
+pub(crate) struct Observer {
     client: Client,
     backend: u32,
     /// Connections live on its thread.
@@ -33,17 +33,16 @@ pub struct Observer {
 
 /// What the server has written so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct WriteCounters {
+pub(crate) struct WriteCounters {
     /// Bytes of write-ahead log, of the whole server.
-    pub wal_bytes: u64,
+    pub(crate) wal_bytes: u64,
     /// Transactions committed in this database, as far as backends have reported them.
-    pub commits: u64,
+    pub(crate) commits: u64,
 }
 
 impl Observer {
     /// Connects.
-    pub async fn connect(settings: &PostgresSettings) -> Result<Self, OpenError> {
+    pub(crate) async fn connect(settings: &PostgresSettings) -> Result<Self, OpenError> {
         let connector = Connector::new(settings)?;
         let client = connect(&connector, settings).await?;
         check_server(&client, &connector, settings).await?;
@@ -56,12 +55,12 @@ impl Observer {
     }
 
     /// The process that serves this connection.
-    pub fn backend(&self) -> u32 {
+    pub(crate) fn backend(&self) -> u32 {
         self.backend
     }
 
     /// Settings that bear on durability and speed, as a connection of the store finds them.
-    pub async fn settings(&self) -> Result<Vec<(String, String)>, StoreError> {
+    pub(crate) async fn settings(&self) -> Result<Vec<(String, String)>, StoreError> {
         let mut found = Vec::new();
         for name in TELLING {
             let value = self.ask::<String>("SELECT current_setting($1)", &[&name]).await?;
@@ -71,7 +70,7 @@ impl Observer {
     }
 
     /// What was written so far.
-    pub async fn written(&self) -> Result<WriteCounters, StoreError> {
+    pub(crate) async fn written(&self) -> Result<WriteCounters, StoreError> {
         let wal: i64 = self.ask("SELECT (pg_current_wal_insert_lsn() - '0/0')::bigint", &[]).await?;
         let commits = "SELECT xact_commit FROM pg_stat_database WHERE datname = current_database()";
         let commits: i64 = self.ask(commits, &[]).await?;
@@ -79,14 +78,14 @@ impl Observer {
     }
 
     /// How many connections there are under this application name, which the server cuts after 63 bytes.
-    pub async fn connections(&self, application_name: &str) -> Result<i64, StoreError> {
+    pub(crate) async fn connections(&self, application_name: &str) -> Result<i64, StoreError> {
         let count =
             "SELECT count(*) FROM pg_stat_activity WHERE application_name = $1 AND datname = current_database()";
         self.ask(count, &[&application_name]).await
     }
 
     /// Vacuums the jobs of a schema, and writes a checkpoint if this user may.
-    pub async fn tidy(&self, schema: &str) -> Result<(), StoreError> {
+    pub(crate) async fn tidy(&self, schema: &str) -> Result<(), StoreError> {
         self.execute(&format!("VACUUM (ANALYZE) {}.jobs", quoted(schema))).await?;
         // Only some users may; without it the next one comes when the server thinks fit.
         let _ = self.client.batch_execute("CHECKPOINT").await;
@@ -94,7 +93,7 @@ impl Observer {
     }
 
     /// Removes a schema with everything in it.
-    pub async fn drop_schema(&self, schema: &str) -> Result<(), StoreError> {
+    pub(crate) async fn drop_schema(&self, schema: &str) -> Result<(), StoreError> {
         self.execute(&format!("DROP SCHEMA IF EXISTS {} CASCADE", quoted(schema))).await
     }
 

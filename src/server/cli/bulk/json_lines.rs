@@ -11,7 +11,7 @@ const LINE_MAX_BYTES: u64 = 1024 * 1024;
 
 /// One line of the input.
 #[derive(Debug)]
-pub(super) struct Line {
+pub(super) struct JsonLine {
     /// Counted from 1.
     pub(super) number: u64,
     /// The job as JSON, or why it is none.
@@ -19,7 +19,7 @@ pub(super) struct Line {
 }
 
 /// Turns lines into jobs.
-pub(super) struct Lines<R> {
+pub(super) struct JsonLines<R> {
     input: R,
     /// With a kind, a line is a payload; without, it is a whole job.
     kind: Option<String>,
@@ -30,7 +30,7 @@ pub(super) struct Lines<R> {
     pub(super) bytes: u64,
 }
 
-impl<R: BufRead> Lines<R> {
+impl<R: BufRead> JsonLines<R> {
     pub(super) fn new(input: R, kind: Option<String>, fields: &Map<String, Value>, prefix: &str) -> Self {
         let raw = |value: &Value| RawValue::from_string(value.to_string()).expect("a value is JSON");
         let fields = fields.iter().map(|(name, value)| (name.clone(), raw(value))).collect();
@@ -38,7 +38,7 @@ impl<R: BufRead> Lines<R> {
     }
 
     /// The next line that is not blank; `None` at the end.
-    pub(super) fn next(&mut self) -> io::Result<Option<Line>> {
+    pub(super) fn next(&mut self) -> io::Result<Option<JsonLine>> {
         loop {
             let mut line = Vec::new();
             let read = self.input.by_ref().take(LINE_MAX_BYTES + 1).read_until(b'\n', &mut line)?;
@@ -50,11 +50,11 @@ impl<R: BufRead> Lines<R> {
             if read as u64 > LINE_MAX_BYTES && line.last() != Some(&b'\n') {
                 self.bytes += self.input.skip_until(b'\n')? as u64;
                 let job = Err(format!("it has more than {LINE_MAX_BYTES} bytes"));
-                return Ok(Some(Line { number: self.number, job }));
+                return Ok(Some(JsonLine { number: self.number, job }));
             }
             let text = line.trim_ascii();
             if !text.is_empty() {
-                return Ok(Some(Line { number: self.number, job: self.job(text) }));
+                return Ok(Some(JsonLine { number: self.number, job: self.job(text) }));
             }
         }
     }
@@ -100,8 +100,8 @@ fn fingerprint(bytes: &[u8]) -> u64 {
 mod tests {
     use super::*;
 
-    fn all(text: &str, kind: Option<&str>) -> Vec<Line> {
-        let mut lines = Lines::new(text.as_bytes(), kind.map(str::to_owned), &Map::new(), "p");
+    fn all(text: &str, kind: Option<&str>) -> Vec<JsonLine> {
+        let mut lines = JsonLines::new(text.as_bytes(), kind.map(str::to_owned), &Map::new(), "p");
         std::iter::from_fn(|| lines.next().unwrap()).collect()
     }
 

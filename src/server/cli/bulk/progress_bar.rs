@@ -10,7 +10,7 @@ const REDRAW: Duration = Duration::from_millis(100);
 const BAR_WIDTH: u64 = 30;
 
 /// What has been done of what there is to do.
-pub(super) struct Progress {
+pub(super) struct ProgressBar {
     /// `None` in a pipe: nothing is drawn.
     drawing: Option<Drawing>,
     /// Whether the server is being waited for; said once in a pipe, too.
@@ -25,7 +25,7 @@ struct Drawing {
     bytes: u64,
 }
 
-impl Progress {
+impl ProgressBar {
     /// `total_bytes`: how long the input is, if that is known.
     pub(super) fn new(total_bytes: Option<u64>) -> Self {
         let drawing = Drawing { total_bytes, started: Instant::now(), drawn: None, lines: 0, bytes: 0 };

@@ -8,8 +8,8 @@ use std::time::Duration;
 use anyhow::Result;
 use serde_json::{Map, Value, json};
 
-use super::json_lines::{Line, Lines};
-use super::progress_bar::Progress;
+use super::json_lines::{JsonLine, JsonLines};
+use super::progress_bar::ProgressBar;
 use super::sender::{Bad, Item, Sender, Tally};
 use crate::server::cli::Client;
 use crate::server::exit::{Exit, ExitError, on_interrupt};
@@ -54,7 +54,7 @@ struct Done {
 
 /// Lines that are sent, and answered for, together.
 #[derive(Default)]
-struct Batch {
+struct LineBatch {
     items: Vec<Item>,
     bytes: usize,
     /// Those that were bad before they were sent.
@@ -62,13 +62,13 @@ struct Batch {
     last: u64,
 }
 
-impl Batch {
-    fn has_room_for(&self, line: &Line) -> bool {
+impl LineBatch {
+    fn has_room_for(&self, line: &JsonLine) -> bool {
         let bytes = line.job.as_ref().map_or(0, String::len);
         self.items.len() + self.bad.len() < BATCH_MAX_JOBS && (self.bytes + bytes <= BATCH_MAX_BYTES || self.bytes == 0)
     }
 
-    fn add(&mut self, line: Line) {
+    fn add(&mut self, line: JsonLine) {
         self.last = line.number;
         match line.job {
             Ok(job) => {
@@ -84,8 +84,8 @@ impl Bulk {
     /// `source` is a path, or `-` for stdin.
     pub(in crate::server::cli) fn run(&self, client: &Client, source: &str) -> Result<Exit> {
         let (input, bytes) = open(source)?;
-        let mut lines = Lines::new(input, self.kind.clone(), &self.fields, &self.prefix);
-        let mut progress = Progress::new(bytes);
+        let mut lines = JsonLines::new(input, self.kind.clone(), &self.fields, &self.prefix);
+        let mut progress = ProgressBar::new(bytes);
         let done = Arc::new(Mutex::new(Done::default()));
         self.tell_when_interrupted(&done)?;
         let sender = Sender { client, outage_timeout: self.outage_timeout };
@@ -107,7 +107,7 @@ impl Bulk {
         let (bulk, done) = (self.clone(), done.clone());
         let before_exit = move || {
             let done = locked(&done);
-            Progress::new(None).clear();
+            ProgressBar::new(None).clear();
             bulk.summarise(&done);
             bulk.tell_how_to_go_on(&done);
         };
@@ -135,16 +135,16 @@ impl Bulk {
 }
 
 fn send_all(
-    lines: &mut Lines<Box<dyn BufRead>>,
+    lines: &mut JsonLines<Box<dyn BufRead>>,
     sender: &Sender,
-    progress: &mut Progress,
+    progress: &mut ProgressBar,
     done: &Mutex<Done>,
 ) -> Result<()> {
-    let mut batch = Batch::default();
+    let mut batch = LineBatch::default();
     loop {
         let line = lines.next()?;
         if !line.as_ref().is_some_and(|line| batch.has_room_for(line)) {
-            let Batch { items, bad, last, .. } = std::mem::take(&mut batch);
+            let LineBatch { items, bad, last, .. } = std::mem::take(&mut batch);
             let mut tally = Tally { bad, ..Tally::default() };
             let lines_sent = (items.len() + tally.bad.len()) as u64;
             let sent = sender.send(items, &mut tally, progress);
@@ -167,7 +167,7 @@ fn send_all(
     }
 }
 
-fn tell(bad: &[Bad], progress: &Progress) {
+fn tell(bad: &[Bad], progress: &ProgressBar) {
     for (number, why) in bad {
         progress.clear();
         print_stderr(&format!("line {number}: {}", escaped(why)));

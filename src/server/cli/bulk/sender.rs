@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use serde_json::Value;
 
-use super::progress_bar::Progress;
+use super::progress_bar::ProgressBar;
 use crate::server::cli::client::{Client, ErrorResponse, RequestError};
 
 /// 100 ms at first, doubling …
@@ -42,7 +42,7 @@ pub(super) struct Sender<'a> {
 
 impl Sender<'_> {
     /// Returns when every line of the batch was accepted or found to be bad; `tally` is told which, as far as it came.
-    pub(super) fn send(&self, items: Vec<Item>, tally: &mut Tally, progress: &mut Progress) -> Result<()> {
+    pub(super) fn send(&self, items: Vec<Item>, tally: &mut Tally, progress: &mut ProgressBar) -> Result<()> {
         // Halves of a batch that was refused as a whole.
         let mut batches = vec![items];
         while let Some(mut batch) = batches.pop() {
@@ -74,7 +74,7 @@ impl Sender<'_> {
     }
 
     /// The answer, or a refusal that is the batch's own fault.
-    fn send_with_retries(&self, batch: &[Item], progress: &mut Progress) -> Result<Result<Value, ErrorResponse>> {
+    fn send_with_retries(&self, batch: &[Item], progress: &mut ProgressBar) -> Result<Result<Value, ErrorResponse>> {
         let jobs: Vec<&str> = batch.iter().map(|item| item.job.as_str()).collect();
         let body = format!("{{\"jobs\":[{}]}}", jobs.join(","));
         let (started, mut pause) = (Instant::now(), FIRST_PAUSE);
