@@ -326,3 +326,30 @@ fn taken_by(key: Option<&str>, by: JobId) -> EnqueueError {
 pub(super) fn no_answer() -> StoreError {
     StoreError::new(StoreErrorKind::Internal, "enqueue")
 }
+
+#[cfg(all(test, feature = "sqlite"))]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::job::{Json, Kind, KindDefinition};
+
+    /// As large as one that is not checked in place.
+    fn keyed(key: &str) -> JobRequest {
+        JobRequest::new("strict", Json::of(&vec![0; 4_000]).unwrap()).idempotency_key(key)
+    }
+
+    #[tokio::test]
+    async fn a_known_key_is_answered_although_no_payload_can_be_checked() {
+        let directory = tempfile::tempdir().unwrap();
+        let queue = Queue::open(&format!("sqlite://{}", directory.path().join("jobs.db").display())).await.unwrap();
+        let strict = KindDefinition::any(Kind::new("strict").unwrap()).schema(json!({"type": "array"}));
+        queue.put_kind(strict).await.unwrap();
+        let first = queue.enqueue_request(keyed("first")).await.unwrap();
+        let _busy = queue.inner.kinds.checks().hold_all().await;
+        let again = queue.enqueue_requests(vec![keyed("first"), keyed("first")]).await.unwrap();
+        assert!(again.iter().all(|one| !one.created && one.job.id == first.job.id), "{again:?}");
+        let new = queue.enqueue_requests(vec![keyed("first"), keyed("second")]).await;
+        assert!(matches!(new, Err(BatchError::Busy)), "{new:?}");
+    }
+}

@@ -349,9 +349,7 @@ fn a_call_takes_a_bounded_number_of_steps_in_place_however_many_items_it_has() {
     let (mut call, before) = (InPlaceSteps::of_one_call(), steps_taken());
     let in_place = (0..1_000).filter(|_| check.check_in_place(&payload, &mut call).is_some()).count();
     let taken = steps_taken() - before;
-    assert!((1..1_000).contains(&in_place), "{in_place} of 1,000 were checked in place");
     // The last one may have begun just before.
     assert!(taken <= STEPS_IN_PLACE_PER_CALL + 3 * STEPS_IN_PLACE, "{taken} steps in place");
-    // A call of one is not affected by another.
-    assert!(check.check_in_place(&payload, &mut InPlaceSteps::of_one_call()).is_some());
+    assert!(in_place < 1_000 && !call.take(3 * STEPS_IN_PLACE), "{in_place} of 1,000 were checked in place");
 }

@@ -150,6 +150,11 @@ impl KindRegistry {
         self.checks.run(work).await.map_err(not_done)
     }
 
+    #[cfg(test)]
+    pub(super) fn checks(&self) -> &CheckPool {
+        &self.checks
+    }
+
     pub(super) fn is_built_in(&self, kind: &Kind) -> bool {
         self.built_in.contains_key(kind)
     }
