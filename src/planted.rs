@@ -42,6 +42,8 @@ pub(crate) enum Bug {
     HostClock,
     /// Leases stay where they are when the machine's clock is set.
     ClockStepsIgnored,
+    /// Delays stay where they are when the machine's clock is set.
+    DelaysLeftBehind,
     /// A lock that another program holds on the file is an error at once.
     LocksNotWaitedFor,
     /// The write-ahead log keeps the size it once had.
@@ -100,6 +102,8 @@ pub(crate) enum Bug {
     GuessesUnthrottled,
     /// Payloads are checked where the request is, however large they are.
     PayloadsCheckedOnRuntime,
+    /// A batch of small payloads is checked where the request is, however many there are.
+    BatchCheckedInPlace,
     /// A check goes on until it is done.
     CheckBudgetIgnored,
     /// Few connections may wait to be accepted.

@@ -46,6 +46,13 @@ impl CheckPool {
         Self { permits: Arc::new(Semaphore::new(at_once)), wait_max }
     }
 
+    /// Takes every permit, as if the pool were busy for as long as they are held.
+    #[cfg(test)]
+    pub(super) async fn hold_all(&self) -> tokio::sync::OwnedSemaphorePermit {
+        let all = u32::try_from(self.permits.available_permits()).expect("there are few");
+        self.permits.clone().acquire_many_owned(all).await.expect("it is never closed")
+    }
+
     /// Runs `work` on a thread. It runs to its end even if the caller is dropped, and keeps its permit until then.
     pub(super) async fn run<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Result<T, NotDone> {
         if planted(Bug::PayloadsCheckedOnRuntime) {

@@ -74,6 +74,12 @@ thread_local! {
         })
     };
     static FAILED_AT: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
+    static STEPS_TAKEN: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Steps of all passes on this thread, stopped ones included: the difference is what a check took.
+pub(super) fn steps_taken() -> u64 {
+    STEPS_TAKEN.get()
 }
 
 /// Runs one pass; answers what it found and how many steps that took.
@@ -91,8 +97,11 @@ pub(super) fn metered<T>(allowance: Allowance, pass: impl FnOnce() -> T) -> Resu
         prices,
     });
     FAILED_AT.take();
-    match catch_unwind(AssertUnwindSafe(pass)) {
-        Ok(found) => Ok((found, steps.saturating_sub(METER.get().steps_left))),
+    let ended = catch_unwind(AssertUnwindSafe(pass));
+    let taken = steps.saturating_sub(METER.get().steps_left);
+    STEPS_TAKEN.set(STEPS_TAKEN.get().wrapping_add(taken));
+    match ended {
+        Ok(found) => Ok((found, taken)),
         Err(cause) => match cause.downcast::<Stopped>() {
             Ok(stopped) => Err(*stopped),
             Err(panic) => resume_unwind(panic),

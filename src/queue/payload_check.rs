@@ -11,19 +11,24 @@ use jsonschema::{PatternOptions, ValidationError, Validator, options_for};
 use serde_json::Value;
 
 use super::check_pool::STACK_ALLOWED_BYTES;
-use super::meter::{Allowance, Prices, Stopped, metered};
+use super::meter::{Allowance, Prices, Stopped, metered, steps_taken};
 use super::metered_json::{Metered, MeteredJson, address};
 use super::schema_budget::{SchemaCost, assess};
 use crate::job::{Json, NotJson};
+use crate::planted::{Bug, planted};
 
 /// 100,000 steps, about a millisecond: for a small payload and a schema with hundreds of alternatives.
 const STEPS: u64 = 100_000;
 /// 32 steps for each byte of the payload: in all below 0.2 s for 256 KiB.
 const STEPS_PER_BYTE: u64 = 32;
 /// 20,000 steps, below half a millisecond: not worth a thread.
-const STEPS_IN_PLACE: u64 = 20_000;
+pub(super) const STEPS_IN_PLACE: u64 = 20_000;
 /// 4 KiB: decoded, that is half a megabyte at most.
 const IN_PLACE_MAX_BYTES: usize = 4 * 1024;
+/// 5 million steps, below 0.1 s: what one call may take in place for all of its items together.
+pub(super) const STEPS_IN_PLACE_PER_CALL: u64 = 5_000_000;
+/// 2 steps for decoding a byte, which takes 1 to 31 ns (ADR 8).
+const DECODE_STEPS_PER_BYTE: u64 = 2;
 /// 256 KiB of the 2 MiB that a thread of the runtime has.
 const STACK_IN_PLACE_BYTES: usize = 256 * 1024;
 /// 1 s, ten times what the steps allow on an idle machine; a step of an unoptimised build takes several times as long.
@@ -40,10 +45,30 @@ const ERRORS_SHOWN_MAX: usize = 5;
 const ERROR_MAX_CHARS: usize = 300;
 
 /// Bytes that a compiled pattern may have, and the steps per byte of text that are then charged: 100 ns per byte
-/// and KiB is the worst that was measured. A schema gets the first that all its patterns fit in.
+/// and KiB is the worst case (ADR 8). A schema gets the first that all its patterns fit in.
 const PATTERN_SIZES: [(usize, u64); 4] = [(2 * 1024, 16), (8 * 1024, 64), (32 * 1024, 256), (512 * 1024, 4096)];
 /// 256 KiB: what a pattern may remember while it runs.
 const PATTERN_CACHE_BYTES: usize = 256 * 1024;
+
+/// Steps that one call may still take on a thread of the runtime. A batch of small payloads is not small: what goes beyond
+/// runs on the [`CheckPool`](super::check_pool::CheckPool), item by item.
+#[derive(Debug)]
+pub(super) struct InPlaceSteps {
+    left: u64,
+}
+
+impl InPlaceSteps {
+    pub(super) fn of_one_call() -> Self {
+        Self { left: STEPS_IN_PLACE_PER_CALL }
+    }
+
+    /// Takes all of them, or none and answers `false`.
+    pub(super) fn take(&mut self, steps: u64) -> bool {
+        let left = self.left.checked_sub(if planted(Bug::BatchCheckedInPlace) { 0 } else { steps });
+        self.left = left.unwrap_or(self.left);
+        left.is_some()
+    }
+}
 
 /// A compiled schema.
 #[derive(Debug)]
@@ -106,20 +131,31 @@ impl PayloadCheck {
         Ok(self.verdict(&payload.decode()?, allowance))
     }
 
-    /// On any thread: `None` if that would take too long there.
-    pub(super) fn check_in_place(&self, payload: &Json) -> Option<Result<Verdict, NotJson>> {
-        if payload.as_str().len() > IN_PLACE_MAX_BYTES {
+    /// On any thread: `None` if that would take too long there, or its call has taken its share.
+    pub(super) fn check_in_place(
+        &self,
+        payload: &Json,
+        of_call: &mut InPlaceSteps,
+    ) -> Option<Result<Verdict, NotJson>> {
+        let bytes = payload.as_str().len();
+        if bytes > IN_PLACE_MAX_BYTES || !of_call.take(DECODE_STEPS_PER_BYTE * bytes as u64) {
             return None;
         }
         let allowance = Allowance {
-            steps: STEPS_IN_PLACE,
+            steps: STEPS_IN_PLACE.min(of_call.left),
             errors: ERRORS_MADE_MAX,
             stack_bytes: STACK_IN_PLACE_BYTES,
             until: Instant::now() + TIME_IN_PLACE_MAX,
             // A pattern cannot be stopped half-way: here each counts with the worst that it may take.
             prices: Prices { short_text_max_bytes: 0, ..self.prices },
         };
-        match payload.decode().map(|value| self.verdict(&value, allowance)) {
+        let before = steps_taken();
+        let verdict = payload.decode().map(|value| self.verdict(&value, allowance));
+        let taken = steps_taken().wrapping_sub(before);
+        if !of_call.take(taken) {
+            of_call.left = 0;
+        }
+        match verdict {
             Ok(Verdict::TooExpensive | Verdict::TookTooLong) => None,
             verdict => Some(verdict),
         }

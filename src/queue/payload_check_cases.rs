@@ -4,7 +4,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Map, Value, json};
 
-use super::payload_check::{PayloadCheck, Unusable, Verdict};
+use super::meter::steps_taken;
+use super::payload_check::{InPlaceSteps, PayloadCheck, STEPS_IN_PLACE, STEPS_IN_PLACE_PER_CALL, Unusable, Verdict};
 use crate::job::Json;
 
 /// 30 s: a few seconds are allowed, machines are slow, and without a bound it would be minutes.
@@ -337,4 +338,18 @@ fn anything(dice: &mut fastrand::Rng, depth: usize) -> Value {
             Value::Object(names.into_iter().map(|name| (name, anything(dice, depth - 1))).collect())
         }
     }
+}
+
+#[test]
+fn a_call_takes_a_bounded_number_of_steps_in_place_however_many_items_it_has() {
+    let types = ["string", "boolean", "null", "integer"].map(|name| json!({"type": name}));
+    let check = compiled(&json!({"items": {"anyOf": types}}));
+    // 4 KiB of the last alternative, and none of them at the end: three passes, each to the end.
+    let payload = Json::parse(format!("[{}{{}}]", "0,".repeat(2_040))).unwrap();
+    let (mut call, before) = (InPlaceSteps::of_one_call(), steps_taken());
+    let in_place = (0..1_000).filter(|_| check.check_in_place(&payload, &mut call).is_some()).count();
+    let taken = steps_taken() - before;
+    // The last one may have begun just before.
+    assert!(taken <= STEPS_IN_PLACE_PER_CALL + 3 * STEPS_IN_PLACE, "{taken} steps in place");
+    assert!(in_place < 1_000 && !call.take(3 * STEPS_IN_PLACE), "{in_place} of 1,000 were checked in place");
 }

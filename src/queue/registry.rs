@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::OnceCell;
 
 use super::check_pool::{CheckPool, NotDone};
-use super::payload_check::{PayloadCheck, Unusable, Verdict};
+use super::payload_check::{InPlaceSteps, PayloadCheck, Unusable, Verdict};
 use super::similar_names::closest;
 use super::{EnqueueError, KindError};
 use crate::job::limits::{MAX_ATTEMPTS_MAX, PRIORITY_MAX, PRIORITY_MIN, TIMEOUT_MAX};
@@ -72,12 +72,12 @@ impl CachedKind {
     }
 
     /// Validates a payload, bounded in time and memory; what is not small runs on the [`CheckPool`].
-    pub(super) async fn check_payload(&self, payload: &Json) -> Result<(), EnqueueError> {
+    pub(super) async fn check_payload(&self, payload: &Json, in_place: &mut InPlaceSteps) -> Result<(), EnqueueError> {
         if self.definition.schema.is_none() {
             return Ok(());
         }
         let check = self.compiled().await?;
-        let verdict = match check.check_in_place(payload) {
+        let verdict = match check.check_in_place(payload, in_place) {
             Some(verdict) => verdict?,
             None => {
                 let payload = payload.clone();
@@ -148,6 +148,11 @@ impl KindRegistry {
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, EnqueueError> {
         self.checks.run(work).await.map_err(not_done)
+    }
+
+    #[cfg(test)]
+    pub(super) fn checks(&self) -> &CheckPool {
+        &self.checks
     }
 
     pub(super) fn is_built_in(&self, kind: &Kind) -> bool {

@@ -3,7 +3,7 @@
 //! the rooms that log.
 
 use std::fmt::{self, Debug, Write};
-use std::io::IsTerminal;
+use std::io::{self, IsTerminal};
 use std::sync::OnceLock;
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 
 use super::log_writer::LogWriter;
 use super::settings::{LogFormat, Settings};
-use super::stdio::acts_on_a_terminal;
+use super::stdio::{acts_on_a_terminal, escaped};
 
 /// 500 ms for the last lines to be written at the end; a reader that takes none must not keep the process.
 const LAST_LINES_MAX: Duration = Duration::from_millis(500);
@@ -43,10 +43,10 @@ pub(super) fn write_last_lines() {
 }
 
 /// Starts logging. Done once, before anything else is started.
-pub(super) fn start(settings: &Settings) -> std::io::Result<Logging> {
+pub(super) fn start(settings: &Settings) -> io::Result<Logging> {
     let filter = EnvFilter::builder().parse_lossy(&settings.log);
-    let colours = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-    let log = LogWriter::start(std::io::stderr())?;
+    let colours = io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+    let log = LogWriter::start(io::stderr())?;
     let log = LOG.get_or_init(|| log);
     let lines = tracing_subscriber::fmt()
         .with_env_filter(filter)
@@ -57,7 +57,10 @@ pub(super) fn start(settings: &Settings) -> std::io::Result<Logging> {
     let capped = filter_fn(|metadata| is_allowed(metadata.target(), *metadata.level()));
     let started = match settings.log_format {
         LogFormat::Pretty => lines.fmt_fields(one_line_fields()).finish().with(capped).try_init(),
-        LogFormat::Json => lines.json().flatten_event(true).finish().with(capped).try_init(),
+        LogFormat::Json => {
+            let lines = lines.json().flatten_event(true).with_writer(|| JsonLines(log.clone()));
+            lines.finish().with(capped).try_init()
+        }
     };
     // A program that embeds a role may log by itself already.
     let _ = started;
@@ -107,6 +110,23 @@ fn write_field(writer: &mut Writer<'_>, field: &Field, value: &dyn Debug) -> fmt
     }
 }
 
+/// JSON leaves characters as they are that steer a terminal (DEL, C1) or turn the direction of text. Outside of strings it
+/// has none of them, so that escaping them all leaves the JSON what it says.
+struct JsonLines<W>(W);
+
+impl<W: io::Write> io::Write for JsonLines<W> {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        let text = String::from_utf8_lossy(line);
+        let end = if text.ends_with('\n') { "\n" } else { "" };
+        self.0.write_all(format!("{}{end}", escaped(text.trim_end_matches('\n'))).as_bytes())?;
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
+
 struct Escaping<'a, W>(&'a mut W);
 
 impl<W: Write> Write for Escaping<'_, W> {
@@ -134,5 +154,16 @@ mod tests {
         let mut written = String::new();
         Escaping(&mut written).write_str("a\nb\r\u{1b}[2J\u{85}\u{202e}é \"q\"").unwrap();
         assert_eq!(written, "a\\nb\\r\\u{1b}[2J\\u{85}\\u{202e}é \"q\"");
+    }
+
+    #[test]
+    fn a_json_line_steers_no_terminal_and_says_the_same() {
+        let event = serde_json::json!({"error": "a\nb\u{7f}\u{9b}31m\u{202e}é", "level": "ERROR"});
+        let mut written = Vec::new();
+        io::Write::write_all(&mut JsonLines(&mut written), format!("{event}\n").as_bytes()).unwrap();
+        let line = String::from_utf8(written).unwrap();
+        let line = line.strip_suffix('\n').unwrap();
+        assert!(!line.contains(acts_on_a_terminal) && line.contains('é'), "{line:?}");
+        assert_eq!(serde_json::from_str::<serde_json::Value>(line).unwrap(), event);
     }
 }

@@ -1,5 +1,5 @@
 //! Logs failed attempts: a WARN line, or an ERROR line if the job became a dead letter. Called where the failure was
-//! recorded, so that each is logged once, whether a worker reported it or its lease expired.
+//! recorded, so that each is logged once, whether a worker reported it, its lease expired or it could not be started.
 
 use crate::job::{AttemptOutcome, JobId, Kind, Status};
 
@@ -28,6 +28,26 @@ impl FailedAttempt {
             ),
             _ => tracing::warn!(%job_id, %kind, attempt, outcome = %recorded, %to, error, "an attempt failed"),
         }
+    }
+}
+
+/// A waiting job that a claim could not start (its row cannot be read, or no attempt is left) and made a dead letter. As
+/// text: what cannot be run may be damaged in any part.
+#[derive(Debug, Clone)]
+pub(crate) struct UnrunnableJob {
+    pub(crate) job_id: String,
+    pub(crate) kind: String,
+    /// Attempts that were made before.
+    pub(crate) attempts: i64,
+    pub(crate) error: String,
+}
+
+impl UnrunnableJob {
+    /// Once the dead letter is committed.
+    pub(crate) fn log(&self) {
+        let Self { job_id, kind, attempts, error } = self;
+        let (kind, error) = (one_line(kind), one_line(error));
+        tracing::error!(job_id, kind, attempt = attempts, error, "a job cannot be run, and is a dead letter");
     }
 }
 

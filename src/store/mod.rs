@@ -38,7 +38,7 @@ pub use catalog::{CatalogStore, DeleteKind, DeleteToken, Pause, PutKind, PutToke
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use error::{KeyTaken, NotStored, OpenError, StoreError, StoreErrorKind};
 #[cfg(any(feature = "postgres", feature = "sqlite", feature = "worker"))]
-pub(crate) use failures::FailedAttempt;
+pub(crate) use failures::{FailedAttempt, UnrunnableJob};
 pub use job_requests::{
     Cancel, Cancelled, Counts, Delete, Deleted, Enqueued, Known, List, Page, Prune, Pruned, QueueStats, Redrive,
     Redriven, Stats,

@@ -17,6 +17,8 @@ pub(crate) enum Fault {
     Hangs,
     /// It is done once the fault is another one.
     Held,
+    /// As `Held`, for counting jobs only; everything else is done at once.
+    StatsHeld,
     /// A bug.
     Panics,
 }
@@ -27,6 +29,7 @@ pub(crate) struct Faults {
     fault: watch::Sender<Fault>,
     calls: AtomicUsize,
     claims: AtomicUsize,
+    stats_held: AtomicUsize,
 }
 
 /// Must never be seen by a caller.
@@ -35,8 +38,8 @@ pub(crate) const INSIDE: &str = "SELECT canary FROM /var/lib/secret at 10.0.0.7"
 impl Faults {
     /// The store with faults in front of it, and the faults.
     pub(crate) fn before(inner: Arc<dyn Store>) -> (Arc<dyn Store>, Arc<Self>) {
-        let (calls, claims) = Default::default();
-        let faults = Arc::new(Self { fault: watch::Sender::new(Fault::None), calls, claims });
+        let (calls, claims, stats_held) = Default::default();
+        let faults = Arc::new(Self { fault: watch::Sender::new(Fault::None), calls, claims, stats_held });
         (Arc::new(Wrapped::new(inner, faults.clone())), faults)
     }
 
@@ -53,6 +56,11 @@ impl Faults {
     pub(crate) fn claims(&self) -> usize {
         self.claims.load(Ordering::SeqCst)
     }
+
+    /// How many counts of jobs were held up so far.
+    pub(crate) fn stats_held(&self) -> usize {
+        self.stats_held.load(Ordering::SeqCst)
+    }
 }
 
 #[async_trait]
@@ -68,6 +76,12 @@ impl Around for Faults {
                 let _ = self.fault.subscribe().wait_for(|fault| *fault != Fault::Held).await;
                 Ok(())
             }
+            Fault::StatsHeld if matches!(call, Call::Stats) => {
+                self.stats_held.fetch_add(1, Ordering::SeqCst);
+                let _ = self.fault.subscribe().wait_for(|fault| *fault != Fault::StatsHeld).await;
+                Ok(())
+            }
+            Fault::StatsHeld => Ok(()),
             Fault::Hangs => std::future::pending().await,
             Fault::Panics => panic!("{INSIDE}"),
         }

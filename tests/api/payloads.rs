@@ -52,6 +52,9 @@ async fn a_schema_that_is_too_expensive_is_refused_with_what_to_change(world: Wo
 
 async fn a_stored_schema_that_is_too_expensive_makes_its_kind_unusable_and_no_other(world: World) {
     let server = world.server().await;
+    let keyed = json!({"kind": "dear", "payload": 2, "idempotency_key": "before"});
+    server.put("/kinds/dear", json!({})).await.expect(201);
+    let before = server.post("/jobs", keyed.clone()).await.expect(201);
     // As a version did that had no budget.
     let stored = KindDefinition::any(Kind::new("dear").unwrap()).schema(doubling());
     server.queue.store().put_kind(PutKind::new(stored)).await.unwrap();
@@ -62,8 +65,14 @@ async fn a_stored_schema_that_is_too_expensive_makes_its_kind_unusable_and_no_ot
         assert!(detail.contains("\"dear\" is too expensive to check"), "{detail}");
         server.post("/jobs", json!({"kind": "cheap", "payload": {"user": 1}})).await.expect(201);
         server.enqueue().await;
+        // A known idempotency key is answered before the schema is asked; a new one is not taken.
+        assert_eq!(server.post("/jobs", keyed.clone()).await.expect(200)["id"], before["id"]);
+        let new = json!({"kind": "dear", "payload": 2, "idempotency_key": "after"});
+        server.post("/jobs", new).await.problem(422, "invalid_value");
+        let batch = server.post("/jobs/batch", json!({"jobs": [&keyed]})).await.expect(200);
+        assert_eq!(batch["results"][0]["job"]["id"], before["id"]);
     }
-    assert_eq!(server.get("/stats").await.expect(200)["totals"]["queued"], 4);
+    assert_eq!(server.get("/stats").await.expect(200)["totals"]["queued"], 5);
 }
 
 async fn a_payload_that_takes_too_long_to_check_is_refused_and_the_kind_is_named(world: World) {

@@ -15,6 +15,9 @@ const PROGRESS: &str = "canary-progress-44aa11";
 const REFUSED: [&str; 3] = ["refused-by-a-check", "refused-by-a-trigger", "refused-by-a-cast"];
 const FORGED: &str = "2026-11-16T00:00:00.000000Z ERROR steadfast: forged";
 
+/// DEL, C1 and what turns the direction of text: each acts on a terminal, and JSON has no need to escape it.
+const STEERING: &str = "\u{7f}\u{9b}31m\u{202e}\u{2066}\u{200f}\u{61c}\u{85}\u{2028}";
+
 /// As somebody might ask for who wants to see everything.
 const EVERYTHING: &str = "trace,tokio_postgres=trace,tokio_postgres::query=trace,rusqlite=trace,hyper=trace";
 
@@ -61,15 +64,23 @@ fn live(server: &Running) -> Vec<String> {
         post(server, token, "/leases/settle", &json!({"worker": "w", "outcomes": [done]}));
     }
     let mut failed = proof(1);
-    (failed["outcome"], failed["error"]) = (json!("failed"), json!(format!("boom\n{FORGED}\r\n\u{1b}[2J{FORGED}")));
+    (failed["outcome"], failed["error"]) =
+        (json!("failed"), json!(format!("boom\n{FORGED}\r\n\u{1b}[2J{FORGED}{STEERING}")));
     post(server, token, "/leases/settle", &json!({"worker": "w", "outcomes": [failed]}));
     secrets.extend(leases.iter().map(|lease| lease["lease_token"].as_str().unwrap().to_owned()));
     secrets
 }
 
-fn serve(world: &World, database_url: &str) -> Running {
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Format {
+    Pretty,
+    Json,
+}
+
+fn serve(world: &World, database_url: &str, format: Format) -> Running {
     world.serve(&[
         ("DATABASE_URL", database_url),
+        ("RUST_LOG_FORMAT", if format == Format::Json { "json" } else { "pretty" }),
         ("RUST_LOG", EVERYTHING),
         ("STEADFAST_ADMIN_TOKEN", ADMIN),
         ("STEADFAST_EXECUTOR", "none"),
@@ -78,7 +89,7 @@ fn serve(world: &World, database_url: &str) -> Running {
 }
 
 /// Nothing of what was stored, and every line an event.
-fn assert_clean(server: Running, secrets: &[String]) {
+fn assert_clean(server: Running, format: Format, secrets: &[String]) {
     let said = server.banner();
     let log = server.stop();
     let refusals = log.lines().filter(|line| line.contains("a request failed")).count();
@@ -89,19 +100,27 @@ fn assert_clean(server: Running, secrets: &[String]) {
         assert_eq!(found, None, "{canary} was logged");
     }
     for line in log.lines() {
+        assert!(
+            !line.contains(|c: char| c.is_control() || (STEERING.contains(c) && !c.is_ascii())),
+            "steers a terminal: {line:?}"
+        );
+        if format == Format::Json {
+            let event: Value = serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line:?}"));
+            let time = event["timestamp"].as_str().unwrap_or_default();
+            assert!(time.parse::<jiff::Timestamp>().is_ok() && event["level"].is_string(), "no event: {line:?}");
+            continue;
+        }
         let (time, rest) = line.split_once(' ').unwrap_or_default();
         assert!(time.parse::<jiff::Timestamp>().is_ok(), "this line is no event: {line:?}");
         let level = rest.trim_start().split(' ').next().unwrap_or_default();
         assert!(["TRACE", "DEBUG", "INFO", "WARN", "ERROR"].contains(&level), "this line is no event: {line:?}");
         assert!(!rest.trim_start().starts_with("ERROR steadfast: forged"), "a forged line: {line:?}");
-        assert!(!line.contains(|c: char| c.is_control()), "a control character: {line:?}");
     }
 }
 
-#[test]
-fn nothing_that_is_stored_in_sqlite_is_logged_at_any_level_and_every_event_is_one_line() {
+fn on_sqlite(format: Format) {
     let world = World::new();
-    let server = serve(&world, "sqlite://steadfast.db");
+    let server = serve(&world, "sqlite://steadfast.db", format);
     let other_client = rusqlite::Connection::open(world.path("steadfast.db")).unwrap();
     other_client.busy_timeout(crate::world::DEADLINE).unwrap();
     let trigger = |name: &str, what: &str, column: &str, reason: &str| {
@@ -116,11 +135,20 @@ fn nothing_that_is_stored_in_sqlite_is_logged_at_any_level_and_every_event_is_on
     }
     trigger("refuse_result", "UPDATE", "result", REFUSED[0]);
     let secrets = live(&server);
-    assert_clean(server, &secrets);
+    assert_clean(server, format, &secrets);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nothing_that_is_stored_in_postgresql_is_logged_at_any_level_and_every_event_is_one_line() {
+#[test]
+fn nothing_that_is_stored_in_sqlite_is_logged_at_any_level_and_every_event_is_one_line() {
+    on_sqlite(Format::Pretty);
+}
+
+#[test]
+fn nothing_that_is_stored_in_sqlite_is_logged_as_json_and_no_line_steers_a_terminal() {
+    on_sqlite(Format::Json);
+}
+
+async fn on_postgresql(format: Format) {
     let database = Cluster::shared().await.database().await;
     let [check, trigger, cast] = REFUSED;
     let refuse = format!(
@@ -134,7 +162,17 @@ async fn nothing_that_is_stored_in_postgresql_is_logged_at_any_level_and_every_e
     );
     database.admin().await.batch_execute(&refuse).await.unwrap();
     let world = World::new();
-    let server = serve(&world, &database.url);
+    let server = serve(&world, &database.url, format);
     let secrets = tokio::task::block_in_place(|| live(&server));
-    tokio::task::block_in_place(|| assert_clean(server, &secrets));
+    tokio::task::block_in_place(|| assert_clean(server, format, &secrets));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_that_is_stored_in_postgresql_is_logged_at_any_level_and_every_event_is_one_line() {
+    on_postgresql(Format::Pretty).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_that_is_stored_in_postgresql_is_logged_as_json_and_no_line_steers_a_terminal() {
+    on_postgresql(Format::Json).await;
 }

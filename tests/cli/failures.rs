@@ -104,6 +104,23 @@ fn jobs_that_a_worker_of_this_process_runs_are_said_the_same_way() {
     server.stop();
 }
 
+/// As a program reads it.
+#[test]
+fn a_dead_letter_is_an_error_in_a_log_of_json_too() {
+    let world = World::new();
+    let server = serve(&world, None, &[("RUST_LOG_FORMAT", "json")]);
+    let id = enqueue(&server, &json!({ "max_attempts": 1 }));
+    let error = "smtp 451\nforged \u{7f}\u{9b}31m\u{202e}";
+    settle(&server, &id, &json!({ "outcome": "failed", "error": error }));
+    let log = server.stop();
+    let [line] = &lines_of(&log, &id)[..] else { panic!("{log}") };
+    assert!(!line.contains(|c: char| c.is_control() || c == '\u{202e}'), "{line:?}");
+    let event: Value = serde_json::from_str(line).unwrap();
+    let said = (&event["level"], &event["job_id"], &event["kind"], &event["attempt"]);
+    assert_eq!(said, (&json!("ERROR"), &json!(id), &json!("summarize_text"), &json!(1)));
+    assert_eq!(event["error"], "smtp 451 forged   31m\u{202e}");
+}
+
 async fn retries_are_as_set(database: Option<TestDatabase>) {
     let world = World::new();
     let settings = [

@@ -12,6 +12,7 @@ mod fleet;
 mod housekeeping;
 mod metrics;
 mod packaging;
+mod readme;
 mod shutdown;
 mod startup;
 #[path = "../support/mod.rs"]

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::json;
 
-use crate::world::{Running, World};
+use crate::world::{Running, World, ended, write};
 
 /// A terminal, and what is typed on it.
 pub(crate) struct Terminal<'a> {
@@ -57,8 +57,11 @@ fn everything_fits_a_terminal_of_60_columns() {
     let error = "connection refused by a host with a name that goes on for quite a while";
     let outcome = json!({"job_id": id, "lease_token": token, "outcome": "failed", "error": error, "permanent": true});
     server.post("/leases/settle", &json!({"worker": "a-worker", "outcomes": [outcome]}));
+    let (wait, watch) = (format!("jobs wait {id}"), format!("jobs watch {id}"));
     for (arguments, seen) in [
-        ("jobs list", &[&*id, "summarize_text", "failed_permanent", "connection"][..]),
+        (&*wait, &[&*id, "failed_permanent", "summarize_text"][..]),
+        (&*watch, &[&*id, "failed_permanent", "summarize_text"]),
+        ("jobs list", &[&*id, "summarize_text", "failed_permanent", "connection"]),
         ("queues", &["a_queue_with", "FAILED"]),
         ("stats", &["a_queue_with", "all queues", "FAILED"]),
         ("kinds", &["webhook_delivery", "MAX ATTEMPTS"]),
@@ -78,6 +81,14 @@ fn everything_fits_a_terminal_of_60_columns() {
     let shown = bare(&Terminal { columns: 60, input: "" }.run(&world, &server, &format!("jobs show {id}")));
     let table: Vec<_> = shown.iter().skip_while(|line| !line.starts_with("TRY")).collect();
     assert!(table.len() > 1 && table.iter().all(|line| line.chars().count() <= 60), "{shown:#?}");
+    // The last: from now on the server asks for it.
+    let scopes = json!(["enqueue", "read", "work", "admin"]);
+    let made =
+        server.post("/tokens", &json!({"name": "a-token-with-a-rather-long-name-for-operators", "scopes": scopes}));
+    let token = [("STEADFAST_TOKEN", made.1["token"].as_str().unwrap())];
+    let shown = bare(&Terminal { columns: 60, input: "" }.run_with(&world, &server, "tokens list", &token));
+    assert!(shown.iter().all(|line| line.chars().count() <= 60), "{shown:#?}");
+    assert!(shown.iter().any(|line| line.contains("a-token") && line.contains("enqueue")), "{shown:#?}");
     server.stop();
 }
 
@@ -101,6 +112,8 @@ fn nothing_that_others_wrote_acts_on_a_terminal() {
         &["jobs", "show", id, "--json"],
         &["jobs", "wait", id],
         &["jobs", "wait", id, "--json"],
+        &["jobs", "watch", id],
+        &["jobs", "watch", id, "--json"],
     ] {
         let done = server.run(&world, arguments);
         assert!(!done.stdout.is_empty() && !done.stdout.contains(acts), "{arguments:?}: {:?}", done.stdout);
@@ -108,5 +121,22 @@ fn nothing_that_others_wrote_acts_on_a_terminal() {
     }
     let shown = server.run(&world, &["jobs", "show", id, "--json"]).json();
     assert_eq!(shown["last_error"], hostile, "to a program it is the same JSON");
+    // Errors go to stderr, and quote what they are about.
+    let misfit = json!({"text": [hostile]});
+    write(&world.path("bad.jsonl"), &json!({"kind": "summarize_text", "payload": misfit}).to_string());
+    for arguments in [&["enqueue", "summarize_text", &misfit.to_string()][..], &["enqueue", "--lines", "bad.jsonl"]] {
+        let done = server.run(&world, arguments);
+        assert_eq!(done.code, Some(1), "{}", done.stderr);
+        assert!(!done.stderr.contains(acts) && done.stderr.contains("\\u009b31m"), "{arguments:?}: {:?}", done.stderr);
+    }
+    let turned = "ops \u{202e}\u{2066}";
+    let (status, made) = server.post("/tokens", &json!({"name": turned, "scopes": ["admin"]}));
+    assert_eq!(status, 201, "{made}");
+    for arguments in [&["tokens", "list"][..], &["tokens", "list", "--json"]] {
+        let mut command = world.steadfast();
+        command.args(arguments).env("STEADFAST_URL", &server.url);
+        let done = ended(command.env("STEADFAST_TOKEN", made["token"].as_str().unwrap()));
+        assert!(!done.stdout.contains(acts) && done.stdout.contains("ops \\u202e\\u2066"), "{:?}", done.stdout);
+    }
     server.stop();
 }

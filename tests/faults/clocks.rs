@@ -145,6 +145,10 @@ fn f31_no_lease_ends_and_nothing_runs_twice_when_the_clock_of_a_server_is_set() 
     const JOBS: usize = 50;
     let world = World::new();
     let server = serve_lied_to(&world, &lie(&world, "clock", "+0s"), "serve", &[]);
+    // Due in half an hour: by each step it would be skipped, or wait longer, if it stayed at its time of day.
+    let delayed =
+        call(&server, "/jobs", &json!({"kind": "summarize_text", "payload": {"text": "t"}, "delay_ms": 1_800_000}));
+    let (delayed, due) = (delayed["id"].as_str().unwrap(), time(&delayed["run_at"]));
     for step in quick_or_long(vec!["+3600s", "+0s"], vec!["+3600s", "+0s", "-3600s", "+86400s", "-86400s", "+0s"]) {
         let jobs: Vec<_> = (0..JOBS).map(|_| json!({"kind": "summarize_text", "payload": {"text": "t"}})).collect();
         call(&server, "/jobs/batch", &json!({ "jobs": jobs }));
@@ -167,6 +171,16 @@ fn f31_no_lease_ends_and_nothing_runs_twice_when_the_clock_of_a_server_is_set() 
             let job = server.json(&format!("/jobs/{}", lease["job"]["id"].as_str().unwrap()));
             assert_eq!((&job["status"], &job["attempts"]), (&json!("succeeded"), &json!(1)));
         }
+        let delayed = server.json(&format!("/jobs/{delayed}"));
+        let off = SignedDuration::from_secs(step.trim_end_matches('s').parse().unwrap());
+        let run_at = time(&delayed["run_at"]);
+        assert!(
+            run_at.duration_since(due + off).abs() < SLACK,
+            "a delay was left behind when the clock went to {step}: {run_at} instead of {}",
+            due + off
+        );
+        assert_eq!((&delayed["status"], &delayed["attempts"]), (&json!("queued"), &json!(0)));
+        assert!(self::leases(&server, 1, 1_000).is_empty(), "a delay was skipped when the clock went to {step}");
     }
     server.stop();
 }

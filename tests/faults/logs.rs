@@ -44,7 +44,7 @@ fn fail_jobs(server: &Running, count: usize) {
     }
 }
 
-/// FAULTS F48.
+/// `docs/guarantees.md` F48.
 #[test]
 fn f48_a_server_whose_log_is_on_a_full_disk_goes_on() {
     let world = World::new();
@@ -55,7 +55,7 @@ fn f48_a_server_whose_log_is_on_a_full_disk_goes_on() {
     server.stop();
 }
 
-/// FAULTS F48.
+/// `docs/guarantees.md` F48.
 #[test]
 fn f48_a_server_whose_log_reader_has_left_goes_on() {
     let world = World::new();
@@ -67,7 +67,7 @@ fn f48_a_server_whose_log_reader_has_left_goes_on() {
     server.stop();
 }
 
-/// FAULTS F48.
+/// `docs/guarantees.md` F48.
 #[test]
 fn f48_a_server_whose_log_nobody_reads_goes_on_and_ends_when_told() {
     let world = World::new();
@@ -80,7 +80,7 @@ fn f48_a_server_whose_log_nobody_reads_goes_on_and_ends_when_told() {
     drop(reader);
 }
 
-/// FAULTS F48.
+/// `docs/guarantees.md` F48.
 #[test]
 fn f48_a_server_whose_terminal_is_gone_goes_on() {
     let world = World::new();

@@ -69,11 +69,15 @@ fn numbers(count: usize) -> Value {
 }
 
 /// Path and body: one client each.
-fn attacks() -> [(&'static str, String); 6] {
+fn attacks() -> [(&'static str, String); 7] {
+    // 4 KiB each, small enough to be checked in place: a thousand of them are not.
+    let elements: Vec<_> = vec![json!({}); 1_300].into_iter().chain([json!(0)]).collect();
+    let small = json!({ "kind": "alternatives", "payload": elements });
     let mail = json!({ "kind": "send_email", "payload": { "to": numbers(125_001), "subject": "s", "body": "b" } });
     [
         ("/jobs", json!({ "kind": "rule", "payload": rule("leef") }).to_string()),
         ("/jobs/batch", json!({ "jobs": vec![mail; 31] }).to_string()),
+        ("/jobs/batch", json!({ "jobs": vec![small; 1_000] }).to_string()),
         // Had it not been refused, its kind would be there.
         ("/jobs", json!({ "kind": "doubling", "payload": 1 }).to_string()),
         ("/jobs", json!({ "kind": "alternatives", "payload": numbers(131_000) }).to_string()),

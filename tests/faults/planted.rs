@@ -70,6 +70,9 @@ planted_bugs! {
     leases_left_behind_by_the_clock_are_caught:
         ClockStepsIgnored, "clocks::f31_no_lease_ends_and_nothing_runs_twice_when_the_clock_of_a_server_is_set",
         "live leases were reaped";
+    delays_left_behind_by_the_clock_are_caught:
+        DelaysLeftBehind, "clocks::f31_no_lease_ends_and_nothing_runs_twice_when_the_clock_of_a_server_is_set",
+        "a delay was left behind";
     a_settle_without_the_fence_is_caught_on_sqlite: SettleUnfenced,
         "zombies::f12_a_worker_stopped_for_three_leases_changes_nothing_when_it_wakes_on_sqlite", "a stale settle";
     a_settle_without_the_fence_is_caught_on_postgresql: SettleUnfenced,
@@ -148,6 +151,9 @@ planted_bugs! {
         "guesses::s7_six_hundred_who_guess_at_once_have_few_tokens_judged_and_a_good_client_does_not_notice",
         "guesses were judged";
     payloads_checked_on_the_runtime_are_caught: PayloadsCheckedOnRuntime,
+        "payload_attacks::s28_expensive_payloads_from_several_clients_cost_no_lease_no_probe_and_no_memory_on_sqlite",
+        "probes wait";
+    a_batch_checked_in_place_is_caught: BatchCheckedInPlace,
         "payload_attacks::s28_expensive_payloads_from_several_clients_cost_no_lease_no_probe_and_no_memory_on_sqlite",
         "probes wait";
     a_check_without_a_budget_is_caught: CheckBudgetIgnored,

@@ -1,5 +1,6 @@
 //! Jobs, rows and reports that no one reckoned with: each costs itself, never the others.
 
+use std::sync::{Arc, LazyLock, Mutex};
 use std::time::{Duration, Instant};
 
 use steadfast::job::{AttemptOutcome, JobId, Kind, Outcome, Status, WorkerId};
@@ -8,12 +9,55 @@ use steadfast::store::{Claim, Reap, WorkerFate};
 use crate::both::OneStore;
 use crate::scale::{quick_or_long, short_wait_timeout};
 
+/// The ERROR lines of the stores in this process.
+#[derive(Clone, Default)]
+struct ErrorLog(Arc<Mutex<Vec<u8>>>);
+
+impl ErrorLog {
+    fn start() -> &'static Self {
+        static LOG: LazyLock<ErrorLog> = LazyLock::new(|| {
+            let log = ErrorLog::default();
+            let lines = tracing_subscriber::fmt().with_ansi(false).with_max_level(tracing::Level::ERROR);
+            let writer = log.clone();
+            lines.with_writer(move || writer.clone()).init();
+            log
+        });
+        &LOG
+    }
+
+    fn lines_of(&self, job: JobId) -> Vec<String> {
+        let text = String::from_utf8(self.0.lock().unwrap().clone()).unwrap();
+        text.lines().filter(|line| line.contains(&job.to_string())).map(str::to_owned).collect()
+    }
+}
+
+impl std::io::Write for ErrorLog {
+    fn write(&mut self, text: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(text);
+        Ok(text.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// One line says that a claim could not start this job, and why.
+#[track_caller]
+fn assert_logged_once(at: &OneStore, job: JobId, words: &[&str]) {
+    let lines = ErrorLog::start().lines_of(job);
+    assert_eq!(lines.len(), 1, "{}: {lines:?}", at.name);
+    let expected = ["ERROR", "kind=\"welcome\"", "dead letter"];
+    assert!(expected.iter().chain(words).all(|word| lines[0].contains(word)), "{}: {words:?}: {lines:?}", at.name);
+}
+
 const LONG_LEASE: Duration = Duration::from_secs(3600);
 
 /// `docs/guarantees.md` F25. That a payload which does not fit the handler's type fails its job only is `tests/worker` `outcomes`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn f25_one_bad_row_fails_alone_and_kinds_nobody_asked_for_are_left() {
     for at in [OneStore::on_sqlite().await, OneStore::on_postgres().await] {
+        ErrorLog::start();
         let strange = at.enqueue("unknown", 1).await;
         let ids = at.enqueue("welcome", 100).await;
         at.tamper(ids[37], "payload = '{not json'").await;
@@ -28,6 +72,7 @@ async fn f25_one_bad_row_fails_alone_and_kinds_nobody_asked_for_are_left() {
         let bad = &at.jobs(&ids[37..38]).await[0];
         assert_eq!(bad.status, Status::FailedPermanent, "{}", at.name);
         assert!(bad.last_error.as_ref().is_some_and(|reason| reason.contains("payload")), "{:?}", bad.last_error);
+        assert_logged_once(&at, ids[37], &["attempt=0", "payload"]);
         assert_eq!(at.jobs(&strange).await[0].status, Status::Queued, "{}: claimed though nobody asked", at.name);
     }
 }
@@ -36,12 +81,14 @@ async fn f25_one_bad_row_fails_alone_and_kinds_nobody_asked_for_are_left() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn f26_attempts_at_the_end_of_their_integer_end_the_job_and_never_stop_it() {
     for at in [OneStore::on_sqlite().await, OneStore::on_postgres().await] {
+        ErrorLog::start();
         let ids = at.enqueue("welcome", 4).await;
         at.tamper(ids[0], "attempts = 2147483646, max_attempts = 2147483647").await;
         at.tamper(ids[1], "attempts = 2147483647, max_attempts = 2147483647").await;
         at.tamper(ids[2], "attempts = 2147483645, max_attempts = 2147483647").await;
         let claimed = at.claim(10, LONG_LEASE).await;
         assert_eq!(claimed.len(), 3, "{}: the one without an attempt left is not started", at.name);
+        assert_logged_once(&at, ids[1], &["attempt=2147483647", "attempt"]);
         at.settle(claimed.iter().map(|lease| lease.key()), &Outcome::failed("no")).await;
         let ends: Vec<_> = at.jobs(&ids).await.iter().map(|job| (job.status, job.attempts)).collect();
         let (dead, again) = (Status::FailedPermanent, Status::Retrying);

@@ -238,4 +238,19 @@ async fn the_same_holds_for_transactions_of_sqlx() {
     transaction.commit().await.unwrap();
     assert_eq!(count(&store, "left-out", Status::Queued).await, 0);
     assert_eq!(count(&store, "kept", Status::Queued).await, 1);
+
+    let queue = Queue::open(&database.url).await.unwrap();
+    let job = || queue.enqueue(Welcome { user: 1 }).idempotency_key("typed");
+    let mut transaction = theirs.begin().await.unwrap();
+    job().within(&mut transaction).await.unwrap();
+    transaction.rollback().await.unwrap();
+    let mut transaction = theirs.begin().await.unwrap();
+    let first = job().within(&mut transaction).await.unwrap();
+    assert!(first.created && queue.get(first.job.id).await.unwrap().is_none(), "not yet committed");
+    transaction.commit().await.unwrap();
+    assert_eq!(queue.get(first.job.id).await.unwrap(), Some(first.job.clone()));
+    let mut transaction = theirs.begin().await.unwrap();
+    let again = job().within(&mut transaction).await.unwrap();
+    assert_eq!((again.created, again.job.id), (false, first.job.id));
+    transaction.commit().await.unwrap();
 }

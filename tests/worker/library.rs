@@ -5,8 +5,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use anyhow::Context as _;
-use steadfast::kinds::{Fit, ImageFormat, Method, ResizeImage, SendEmail, WebhookDelivery};
-use steadfast::{Context, Job, JobRequest, Status, Worker};
+use steadfast::job::RetryPolicy;
+use steadfast::kinds::{Addresses, Fit, ImageFormat, Method, ResizeImage, SendEmail, WebhookDelivery};
+use steadfast::worker::JobError;
+use steadfast::{Context, Job, JobRequest, Queue, Status, Worker};
 
 use crate::world::{Running, Task, World, brisk, eventually};
 
@@ -108,6 +110,8 @@ async fn a_handler_is_told_the_kind_the_queue_and_how_many_attempts_there_are() 
 fn payloads_of_the_built_in_kinds_can_be_written_down_whole() {
     let mut mail = SendEmail::new(vec!["a@example.org".to_owned()], "s", "b");
     mail.cc = Some("b@example.org".into());
+    mail.bcc = Some(Addresses::Several(vec!["c@example.org".to_owned()]));
+    assert!(matches!(&mail.cc, Some(Addresses::One(address)) if address == "b@example.org"));
     let mut image = ResizeImage::new("https://example.org/a.png", 1, 1);
     (image.fit, image.format) = (Some(Fit::Cover), Some(ImageFormat::Webp));
     let mut hook = WebhookDelivery::new("https://example.org", serde_json::json!({}));
@@ -115,4 +119,27 @@ fn payloads_of_the_built_in_kinds_can_be_written_down_whole() {
     for request in [JobRequest::of(&mail), JobRequest::of(&image), JobRequest::of(&hook)] {
         assert!(request.is_ok());
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn how_often_a_job_is_tried_and_how_long_it_waits_is_said_when_the_queue_is_opened() {
+    let directory = tempfile::tempdir().unwrap();
+    let hour = Duration::from_secs(3_600);
+    let queue = Queue::builder(&format!("sqlite://{}", directory.path().join("jobs.db").display()))
+        .default_max_attempts(7)
+        .default_retry(RetryPolicy::spread(hour, 2 * hour))
+        .open()
+        .await
+        .unwrap();
+    let id = queue.enqueue(Task { n: 1 }).await.unwrap().job.id;
+    let worker = Worker::new(queue.clone()).settings(brisk());
+    let worker = Running::start(worker.handle(async |_: Task, _: Context| Err::<(), _>(JobError::new("no"))));
+    let job = eventually("the first failure", async || {
+        let job = queue.get(id).await.unwrap().unwrap();
+        (job.status == Status::Retrying).then_some(job)
+    });
+    let job = job.await;
+    let wait_s = job.run_at.duration_since(job.updated_at).as_secs();
+    assert!(job.max_attempts == 7 && (3_600..=7_200).contains(&wait_s), "{wait_s} s, {job:?}");
+    worker.stop().await.unwrap();
 }

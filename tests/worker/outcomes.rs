@@ -122,6 +122,58 @@ async fn errors_panics_timeouts_and_bad_payloads_fail_their_job_only_and_the_poo
     worker.stop().await.unwrap();
 }
 
+/// Everything that this test program logs.
+#[derive(Clone, Default)]
+struct Log(Arc<std::sync::Mutex<Vec<u8>>>);
+
+impl std::io::Write for Log {
+    fn write(&mut self, text: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(text);
+        Ok(text.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_payload_that_does_not_fit_the_handlers_type_is_quoted_neither_in_the_log_nor_in_the_error() {
+    let written = Log::default();
+    let world = World::new().await;
+    let writer = written.clone();
+    tracing_subscriber::fmt().with_writer(move || writer.clone()).with_ansi(false).init();
+    for kind in ["task", "raw"] {
+        world.queue.put_kind(KindDefinition::any(Kind::new(kind).unwrap())).await.unwrap();
+    }
+    let mut ids = Vec::new();
+    for (kind, payload) in
+        [("task", r#"{"n":"canary-7f3a"}"#), ("task", r#""canary-7f3a""#), ("raw", r#"["canary-7f3a"]"#)]
+    {
+        let request = JobRequest::new(kind, Json::parse(payload.to_owned()).unwrap()).max_attempts(1);
+        ids.push(world.queue.enqueue_request(request).await.unwrap().job.id);
+    }
+    let worker = Running::start(Worker::new(world.queue.clone()).handle(async |_: Task, _| Ok(())).handle_raw(
+        "raw",
+        HandlerOptions::new(),
+        async |payload: Json, _| payload.decode::<Task>().map(drop).map_err(JobError::from),
+    ));
+    for id in ids {
+        let error = world.reaches(id, Status::FailedPermanent).await.last_error.unwrap();
+        assert!(!error.contains("canary") && error.contains("line 1 column"), "{error}");
+        // Logged once it is recorded.
+        let line = eventually("the line of the failed attempt", async || {
+            let log = String::from_utf8(written.0.lock().unwrap().clone()).unwrap();
+            log.lines().find(|line| line.contains(&id.to_string()) && line.contains("ERROR")).map(str::to_owned)
+        });
+        let line = line.await;
+        assert!(line.contains("line 1 column"), "{line}");
+    }
+    worker.stop().await.unwrap();
+    let log = String::from_utf8(written.0.lock().unwrap().clone()).unwrap();
+    assert!(!log.contains("canary"), "{log}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn progress_is_seen_while_the_job_runs() {
     let world = World::new().await;

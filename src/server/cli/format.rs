@@ -96,6 +96,22 @@ pub(super) fn colours_wanted() -> bool {
     std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
+/// How wide the terminal on stdout is; `None` in a pipe, where nothing is cut.
+pub(super) fn terminal_width() -> Option<usize> {
+    let size = std::io::stdout().is_terminal().then(terminal_size::terminal_size).flatten();
+    size.map(|(width, _)| usize::from(width.0))
+}
+
+/// A text made to fit.
+pub(super) fn cut(text: &str, width: usize) -> String {
+    if text.chars().count() <= width {
+        return text.to_owned();
+    }
+    let mut shown: String = text.chars().take(width.saturating_sub(1)).collect();
+    shown.push('…');
+    shown
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;

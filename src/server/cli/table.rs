@@ -2,9 +2,7 @@
 //! those that one can do without are left out, which is said; if that is not enough, the first column gets a line of
 //! its own. In a pipe nothing is cut and nothing is coloured.
 
-use std::io::IsTerminal;
-
-use super::format::{colour, colours_wanted};
+use super::format::{colour, colours_wanted, cut, terminal_width};
 use crate::server::stdio::print_text;
 
 /// 16 characters of a cut column are easy to read; columns are left out before one gets shorter.
@@ -53,8 +51,7 @@ impl Table {
 
     /// As it would be printed.
     pub(in crate::server) fn text(&self) -> String {
-        let width = std::io::stdout().is_terminal().then(terminal_size::terminal_size).flatten();
-        self.render(width.map(|(width, _)| usize::from(width.0)), colours_wanted())
+        self.render(terminal_width(), colours_wanted())
     }
 
     fn render(&self, terminal_width: Option<usize>, coloured: bool) -> String {
@@ -129,15 +126,6 @@ impl Table {
 fn taken(widths: &[usize]) -> usize {
     let shown = widths.iter().filter(|width| **width > 0);
     shown.clone().sum::<usize>() + 2 * shown.count().saturating_sub(1)
-}
-
-fn cut(cell: &str, width: usize) -> String {
-    if cell.chars().count() <= width {
-        return cell.to_owned();
-    }
-    let mut text: String = cell.chars().take(width.saturating_sub(1)).collect();
-    text.push('…');
-    text
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! `jobs wait` and `jobs watch`: polls jobs and prints what changed, line by line, so that it reads the same on a terminal
-//! and in a pipe. Named jobs are asked for by their ids; [`AllJobs`] finds those that nobody named.
+//! `jobs wait` and `jobs watch`: polls jobs and prints what changed, line by line, so that it reads the same on a wide
+//! terminal and in a pipe. Named jobs are asked for by their ids; [`AllJobs`] finds those that nobody named.
 
 use std::collections::BTreeMap;
 use std::thread::sleep;
@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::Client;
 use super::client::RequestError;
-use super::format::{attempts, colour, colours_wanted, finished, note, text};
+use super::format::{attempts, colour, colours_wanted, cut, finished, note, terminal_width, text};
 use crate::server::exit::{Exit, ExitError};
 use crate::server::stdio::{print_json, print_line, reader_is_gone};
 
@@ -88,7 +88,7 @@ impl Watch {
             if self.json {
                 print_json(job);
             } else {
-                print_line(&format!("{id}  {}", painted(job, &now.line)));
+                print_line(&shown(job, &id, &now.line, terminal_width()));
             }
         }
         seen.insert(id, now);
@@ -119,8 +119,23 @@ fn look(client: &Client, ids: &[String], seen: &BTreeMap<String, Seen>) -> Resul
 }
 
 fn line(job: &Value) -> String {
-    let line = format!("{:16}  {:5}  {}  {}", text(job, "status"), attempts(job), text(job, "kind"), note(job));
-    line.trim_end().to_owned()
+    format!("{}  {}", summary(job), note(job)).trim_end().to_owned()
+}
+
+/// Without the note.
+fn summary(job: &Value) -> String {
+    format!("{:16}  {:5}  {}", text(job, "status"), attempts(job), text(job, "kind"))
+}
+
+/// As it is printed. On a terminal it is cut to the width, and below the id if there is no room for more than a note
+/// beside it; in a pipe it is one line.
+fn shown(job: &Value, id: &str, line: &str, width: Option<usize>) -> String {
+    let Some(width) = width else { return format!("{id}  {}", painted(job, line)) };
+    let beside = width.saturating_sub(id.chars().count() + 2);
+    if summary(job).chars().count() <= beside {
+        return format!("{id}  {}", painted(job, &cut(line, beside)));
+    }
+    format!("{id}\n  {}", painted(job, &cut(line, width.saturating_sub(2))))
 }
 
 fn painted(job: &Value, line: &str) -> String {
@@ -218,4 +233,26 @@ fn add(page: Value, found: &mut BTreeMap<String, Value>) -> Option<String> {
         found.insert(id, job);
     }
     oldest
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_change_fits_the_terminal_and_is_whole_in_a_pipe() {
+        let id = "01a1e12a-7f3a-7000-8000-000000000000";
+        let job = json!({"id": id, "status": "retrying", "attempts": 1, "max_attempts": 3, "kind": "summarize_text",
+            "last_error": "connection refused by a host with a name that goes on for quite a while"});
+        for width in [40, 60, 80, 100, 200] {
+            let shown = shown(&job, id, &line(&job), Some(width)).replace("\x1b[33m", "").replace("\x1b[0m", "");
+            assert!(shown.lines().all(|line| line.chars().count() <= width), "{shown}");
+            assert!(shown.starts_with(id) && shown.contains("retrying"), "{shown}");
+            assert_eq!(shown.lines().count(), if width < 78 { 2 } else { 1 }, "{shown}");
+        }
+        assert_eq!(shown(&job, id, &line(&job), None).lines().count(), 1);
+        assert!(shown(&job, id, &line(&job), None).ends_with("quite a while"));
+    }
 }

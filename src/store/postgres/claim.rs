@@ -15,7 +15,7 @@ use super::lanes::{Lane, LanePosition};
 use super::row::{self, JOB_COLUMN_COUNT};
 use crate::job::limits::BATCH_MAX;
 use crate::job::{ErrorText, Lease, LeaseToken};
-use crate::store::{Claim, Claimed, StoreError, warn_throttled};
+use crate::store::{Claim, Claimed, StoreError, UnrunnableJob, warn_throttled};
 
 pub(super) const LANES: &str = "\
 -- lanes: the first ready job of every (queue, kind, priority), by skipping through the index
@@ -151,7 +151,7 @@ async fn step(core: &Core, connection: &Object, claim: &Claim, reach: Reach) -> 
     let max_bytes = i64::try_from(claim.max_bytes).unwrap_or(i64::MAX);
     // Made here: the server's own cost it a thirtieth of the claim.
     let tokens: Vec<Uuid> = (0..claim.max).map(|_| *LeaseToken::random().as_uuid()).collect();
-    let rows = connection
+    let mut rows = connection
         .query(
             &statement,
             &[
@@ -169,9 +169,25 @@ async fn step(core: &Core, connection: &Object, claim: &Claim, reach: Reach) -> 
             ],
         )
         .await?;
+    rows.retain(|row| !log_if_spent(row));
     let up_to = reached(&rows)?;
     core.lanes.claimed(generation, up_to.into_iter(), !claim.is_full(rows.len(), || payload_bytes(&rows)));
     Ok(rows)
+}
+
+/// Whether the claim found no attempt left and made it a dead letter.
+fn log_if_spent(row: &Row) -> bool {
+    let is_spent = row.try_get::<_, Option<Uuid>>(JOB_COLUMN_COUNT).is_ok_and(|token| token.is_none());
+    if is_spent {
+        unrunnable(row, row.try_get(6).unwrap_or(0), row.try_get(15).unwrap_or_default()).log();
+    }
+    is_spent
+}
+
+fn unrunnable(row: &Row, attempts: i32, error: &str) -> UnrunnableJob {
+    let job_id = row.try_get::<_, Uuid>(0).map(|id| id.to_string()).unwrap_or_default();
+    let kind = row.try_get(1).unwrap_or_default();
+    UnrunnableJob { job_id, kind, attempts: attempts.into(), error: error.to_owned() }
 }
 
 /// The last position of each lane that these rows come from.
@@ -206,7 +222,11 @@ async fn leases(core: &Core, lease: Duration, rows: Vec<Row>) -> Result<Vec<Leas
             Err(reason) => {
                 unreadable.ids.push(decode("claim", row.try_get(0))?);
                 unreadable.tokens.push(token);
-                unreadable.reasons.push(ErrorText::new(reason).as_str().to_owned());
+                let reason = ErrorText::new(reason).as_str().to_owned();
+                // The attempt that the claim has begun is taken back.
+                let attempts = row.try_get::<_, i32>(6).map_or(0, |attempts| attempts - 1);
+                unreadable.jobs.push(unrunnable(row, attempts, &reason));
+                unreadable.reasons.push(reason);
             }
         }
     }
@@ -225,6 +245,7 @@ struct Unreadable {
     ids: Vec<Uuid>,
     tokens: Vec<Uuid>,
     reasons: Vec<String>,
+    jobs: Vec<UnrunnableJob>,
 }
 
 impl Unreadable {
@@ -234,10 +255,10 @@ impl Unreadable {
         if self.ids.is_empty() {
             return;
         }
-        tracing::error!(jobs = ?self.ids, "stored jobs cannot be read and become dead letters");
         let params: [&(dyn ToSql + Sync); 3] = [&self.ids, &self.tokens, &self.reasons];
-        if let Err(error) = core.query("claim", Effect::Repeatable, &core.sql.dead_letter, &params).await {
-            tracing::warn!(?error, "jobs that cannot be read are left to the reaper");
+        match core.query("claim", Effect::Repeatable, &core.sql.dead_letter, &params).await {
+            Ok(_) => self.jobs.iter().for_each(UnrunnableJob::log),
+            Err(error) => tracing::warn!(?error, "jobs that cannot be read are left to the reaper"),
         }
     }
 }

@@ -58,7 +58,7 @@ spent AS (
         progress = NULL
     FROM picked p
     WHERE j.id = p.id AND p.attempts >= p.max_attempts
-    RETURNING j.queue, p.status AS was
+    RETURNING JOB_COLUMNS, j.lease_token, p.status AS was
 ),
 past AS (
     INSERT INTO SCHEMA.attempts (job_id, attempt, lease_token, worker, started_at, ended_at, outcome, error)
@@ -83,4 +83,7 @@ moved AS (
     SELECT s.queue, s.was, 'failed_permanent' FROM spent s
 ),
 COUNTED
+-- Those without an attempt left come along, without a lease: they are logged.
 SELECT s.* FROM started s
+UNION ALL
+SELECT s.* FROM spent s

@@ -17,7 +17,7 @@ use super::row::UuidBlob;
 use super::transaction::Tx;
 use crate::job::{ErrorText, Lease, LeaseToken, QueueName, Status};
 use crate::planted::{Bug, planted};
-use crate::store::{Claim, Claimed, WorkerFate};
+use crate::store::{Claim, Claimed, UnrunnableJob, WorkerFate};
 
 pub(super) const START: &str = include_str!("claim.sql");
 
@@ -26,10 +26,12 @@ const DEAD_LETTER: &str = "
 UPDATE jobs
 SET status = 'failed_permanent', last_error = ?2, finished_at = ?3, updated_at = ?3, progress = NULL,
     worker = NULL, lease_token = NULL, lease_ms = NULL, ended_at = NULL, outcome = NULL
-WHERE seq = ?1";
+WHERE seq = ?1
+RETURNING id, kind, attempts";
 
 impl Verb for Claim {
-    type Answer = Claimed;
+    /// And what is to be said in the log once it is committed.
+    type Answer = (Claimed, Vec<UnrunnableJob>);
     const NAME: &'static str = "claim";
     const URGENCY: Urgency = Urgency::Urgent;
 
@@ -37,10 +39,10 @@ impl Verb for Claim {
         self.max
     }
 
-    fn apply(&mut self, tx: &mut Tx<'_>) -> rusqlite::Result<Claimed> {
+    fn apply(&mut self, tx: &mut Tx<'_>) -> rusqlite::Result<Self::Answer> {
         let lanes = lanes_for(self, tx)?;
         let nonce = UuidBlob::from(LeaseToken::random());
-        let mut leases = Vec::new();
+        let (mut leases, mut unrunnable) = (Vec::new(), Vec::new());
         let mut budget = ByteBudget::new(self.max_bytes);
         for level in lanes.chunk_by(|a, b| a.priority == b.priority) {
             // Again only if rows that cannot be run were among those that were read.
@@ -48,13 +50,13 @@ impl Verb for Claim {
                 let wanted = self.max - leases.len();
                 let due = due_jobs(tx, level, wanted, &mut budget)?;
                 let was_all = due.len() < wanted;
-                start_all(tx, self, nonce, due, &mut leases)?;
+                start_all(tx, self, nonce, due, &mut leases, &mut unrunnable)?;
                 if was_all {
                     break;
                 }
             }
         }
-        Ok(Claimed::of(self, leases))
+        Ok((Claimed::of(self, leases), unrunnable))
     }
 
     fn needs_sync(&self) -> bool {
@@ -86,6 +88,7 @@ fn start_all(
     nonce: UuidBlob,
     due: Vec<DueRow>,
     leases: &mut Vec<Lease>,
+    unrunnable: &mut Vec<UnrunnableJob>,
 ) -> rusqlite::Result<()> {
     let now = tx.now_micros();
     let mut starts = Vec::with_capacity(due.len());
@@ -98,14 +101,14 @@ fn start_all(
             Ok(job) if job.attempts < job.max_attempts => job,
             Ok(job) => {
                 let reason = format!("waiting although all {} attempts are used up", job.max_attempts);
-                dead_letter(tx, seq, &queue, status, &reason)?;
+                unrunnable.push(dead_letter(tx, seq, &queue, status, &reason)?);
                 continue;
             }
             Err(error) if planted(Bug::BadRowFailsClaim) => {
                 return Err(rusqlite::Error::ToSqlConversionFailure(error.into()));
             }
             Err(error) => {
-                dead_letter(tx, seq, &queue, status, &error.to_string())?;
+                unrunnable.push(dead_letter(tx, seq, &queue, status, &error.to_string())?);
                 continue;
             }
         };
@@ -136,10 +139,19 @@ fn write_starts(tx: &Tx<'_>, claim: &Claim, nonce: UuidBlob, mut starts: Vec<(i6
 }
 
 /// queued, retrying → failed_permanent, for a row that cannot be run.
-fn dead_letter(tx: &mut Tx<'_>, seq: i64, queue: &QueueName, from: Status, reason: &str) -> rusqlite::Result<()> {
-    tracing::error!(seq, reason, "a job cannot be run and becomes a dead letter");
+fn dead_letter(
+    tx: &mut Tx<'_>,
+    seq: i64,
+    queue: &QueueName,
+    from: Status,
+    reason: &str,
+) -> rusqlite::Result<UnrunnableJob> {
     let error = ErrorText::new(format!("cannot be run: {reason}"));
-    tx.statement(DEAD_LETTER)?.execute(params![seq, error.as_str(), tx.now_micros()])?;
+    let job = tx.statement(DEAD_LETTER)?.query_row(params![seq, error.as_str(), tx.now_micros()], |row| {
+        let job_id = row.get::<_, UuidBlob>(0).map(|id| id.0.to_string()).unwrap_or_default();
+        let (kind, attempts) = (row.get(1).unwrap_or_default(), row.get(2).unwrap_or_default());
+        Ok(UnrunnableJob { job_id, kind, attempts, error: error.as_str().to_owned() })
+    })?;
     tx.moved(queue.as_str(), Some(from), Some(Status::FailedPermanent));
-    Ok(())
+    Ok(job)
 }

@@ -71,7 +71,7 @@ use crate::store::{
     Cancel, Cancelled, CatalogStore, Claim, Claimed, Clock, Delete, DeleteKind, DeleteToken, Deleted, Enqueued, Extend,
     Extended, JobStore, Known, List, NotStored, OpenError, Page, Pause, PerItem, Prune, Pruned, PutKind, PutToken,
     Reap, Reaped, Redrive, Redriven, Resume, Settle, Settled, Stats, Store, StoreError, SystemClock, TokenDeleted,
-    TokenRecord, Wake,
+    TokenRecord, UnrunnableJob, Wake,
 };
 
 /// Settings of the embedded store.
@@ -195,7 +195,9 @@ impl JobStore for SqliteStore {
     }
 
     async fn claim(&self, claim: Claim) -> Result<Claimed, StoreError> {
-        self.writer.write(claim).await
+        let (claimed, unrunnable) = self.writer.write(claim).await?;
+        unrunnable.iter().for_each(UnrunnableJob::log);
+        Ok(claimed)
     }
 
     async fn extend(&self, extend: Extend) -> Result<Vec<Extended>, StoreError> {
