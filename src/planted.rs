@@ -84,6 +84,8 @@ pub(crate) enum Bug {
     OutcomeForgotten,
     /// A statement that met a deadlock is not tried again.
     ConflictsNotRetried,
+    /// SQLite does not look for a job that is tried again.
+    RetriesForgotten,
     /// Every claim looks from the beginning.
     MarksIgnored,
     /// A heartbeat is answered by its token alone, whatever job it names.

@@ -50,6 +50,13 @@ macro_rules! name_type {
                 Self("unknown".into())
             }
 
+            /// The name as text that can be shared.
+            #[cfg(feature = "sqlite")]
+            #[allow(dead_code, reason = "not every kind of name is shared")]
+            pub(crate) fn text(&self) -> Arc<str> {
+                self.0.clone()
+            }
+
             /// The name as text.
             pub fn as_str(&self) -> &str {
                 &self.0

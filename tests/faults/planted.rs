@@ -95,6 +95,9 @@ planted_bugs! {
         "kill::f6_f8_f10_a_server_on_sqlite_killed_at_random_loses_nothing_and_runs_nothing_without_a_cause", "lost: ";
     retries_without_end_are_caught: RetriesNeverEnd,
         "leases::g3_a_job_that_always_fails_is_started_as_often_as_allowed_and_no_more", "too many starts";
+    a_retry_that_no_claim_looks_for_is_caught: RetriesForgotten,
+        "leases::g3_a_job_that_always_fails_is_started_as_often_as_allowed_and_no_more",
+        "waited in vain for the job to be given up";
     a_cause_that_is_forgotten_is_caught_on_sqlite: CauseForgotten,
         "link::f11_a_claim_whose_answer_was_lost_comes_back_with_the_cause_recorded_on_sqlite", "the cause recorded";
     a_cause_that_is_forgotten_is_caught_on_postgresql: CauseForgotten,

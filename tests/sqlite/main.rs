@@ -23,6 +23,7 @@ mod fixture;
 mod group_commit;
 mod jobs_file;
 mod kill;
+mod lanes;
 mod manual_edits;
 mod neighbouring_rows;
 mod read_timeout;

@@ -1,18 +1,16 @@
 //! claim: queued, retrying → running.
 //!
-//! The lanes that have something due are gone through by priority, highest first. A row that
-//! cannot be run becomes a dead letter with the reason, and the others are returned.
+//! What is due is read by `due_jobs`, in the order in which it is to be run. A row that cannot be run becomes a dead
+//! letter with the reason, and the others are returned.
 
-use std::collections::HashSet;
 use std::time::Duration;
 
 use rusqlite::params;
 
 use super::attempts::archive_attempt;
+use super::due_jobs::{ByteBudget, Due, DueRow, due_jobs};
 use super::inbox::{Urgency, Verb};
-use super::lanes::{ByteBudget, DueRow, ReadyLane, due_jobs, ready_lanes};
 use super::lease::{ClaimedRow, lease_token};
-use super::queues::paused_queues;
 use super::row::UuidBlob;
 use super::transaction::Tx;
 use crate::job::{ErrorText, Lease, LeaseToken, QueueName, Status};
@@ -24,7 +22,7 @@ pub(super) const START: &str = include_str!("claim.sql");
 const DEAD_LETTER: &str = "
 -- claim: queued, retrying → failed_permanent, for a row that cannot be run. Its newest attempt is in the history already.
 UPDATE jobs
-SET status = 'failed_permanent', last_error = ?2, finished_at = ?3, updated_at = ?3, progress = NULL,
+SET status = 'failed_permanent', last_error = ?2, finished_at = ?3, died_at = ?3, updated_at = ?3, progress = NULL,
     worker = NULL, lease_token = NULL, lease_ms = NULL, ended_at = NULL, outcome = NULL
 WHERE seq = ?1
 RETURNING id, kind, attempts";
@@ -40,20 +38,18 @@ impl Verb for Claim {
     }
 
     fn apply(&mut self, tx: &mut Tx<'_>) -> rusqlite::Result<Self::Answer> {
-        let lanes = lanes_for(self, tx)?;
         let nonce = UuidBlob::from(LeaseToken::random());
         let (mut leases, mut unrunnable) = (Vec::new(), Vec::new());
         let mut budget = ByteBudget::new(self.max_bytes);
-        for level in lanes.chunk_by(|a, b| a.priority == b.priority) {
-            // Again only if rows that cannot be run were among those that were read.
-            while leases.len() < self.max && !budget.is_exhausted {
-                let wanted = self.max - leases.len();
-                let due = due_jobs(tx, level, wanted, &mut budget)?;
-                let was_all = due.len() < wanted;
-                start_all(tx, self, nonce, due, &mut leases, &mut unrunnable)?;
-                if was_all {
-                    break;
-                }
+        // Again only if rows that cannot be run were among those that were read.
+        while leases.len() < self.max && !budget.is_exhausted {
+            let wanted = self.max - leases.len();
+            let Due { rows, lanes } = due_jobs(tx, self, wanted, &mut budget)?;
+            let was_all = rows.len() < wanted;
+            start_all(tx, self, nonce, rows, &mut leases, &mut unrunnable)?;
+            tx.look_again(lanes)?;
+            if was_all {
+                break;
             }
         }
         Ok((Claimed::of(self, leases), unrunnable))
@@ -63,22 +59,6 @@ impl Verb for Claim {
         // Forgetting a claim in a power cut returns the job to the queue; the worker went down with us.
         self.fate == WorkerFate::Independent
     }
-}
-
-/// The lanes this worker may take from, highest priority first.
-fn lanes_for(claim: &Claim, tx: &Tx<'_>) -> rusqlite::Result<Vec<ReadyLane>> {
-    let paused: HashSet<String> = paused_queues(tx.connection())?;
-    let wants_queue = |name: &str| claim.queues.as_ref().is_none_or(|queues| queues.iter().any(|q| q.as_str() == name));
-    let wants_kind = |name: &str| claim.kinds.as_ref().is_none_or(|kinds| kinds.iter().any(|k| k.as_str() == name));
-    let mut lanes = ready_lanes(tx.connection())?;
-    lanes.retain(|lane| {
-        lane.oldest_run_at <= tx.now_micros()
-            && !paused.contains(&lane.queue)
-            && wants_queue(&lane.queue)
-            && wants_kind(&lane.kind)
-    });
-    lanes.sort_by_key(|lane| -lane.priority);
-    Ok(lanes)
 }
 
 /// Starts what can be run and dead-letters the rest.

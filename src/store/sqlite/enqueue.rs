@@ -6,6 +6,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use super::inbox::{Urgency, Verb};
 use super::jobs::job_with_id;
+use super::lanes::{Lane, Position};
 use super::row::{UuidBlob, micros, timestamp};
 use super::transaction::Tx;
 use crate::job::{JobId, JobRecord, NewJob, Start, Status};
@@ -123,9 +124,8 @@ fn enqueue(tx: &mut Tx<'_>, job: &NewJob) -> rusqlite::Result<Enqueued> {
         return Ok(Enqueued { created: true, job: stored_job(tx.connection(), job.id())? });
     }
     tx.moved(job.queue().as_str(), None, Some(Status::Queued));
-    if run_at <= now {
-        tx.make_ready();
-    }
+    let lane = Lane { queue: job.queue().text(), kind: job.kind().text(), priority: job.priority() };
+    tx.add_waiting(lane, Position { run_at, id: *job.id().as_uuid() });
     Ok(Enqueued { created: true, job: job.as_stored(timestamp(run_at), timestamp(now)) })
 }
 

@@ -1,13 +1,16 @@
 //! get, cancel, redrive, delete: what people ask of jobs by their ids.
 
+use std::sync::Arc;
+
 use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::attempts::{archive_attempt, delete_attempts};
 use super::inbox::{Urgency, Verb};
+use super::lanes::{Lane, Position};
 use super::row::{UuidBlob, job_columns, read_job_leniently};
 use super::transaction::Tx;
-use crate::job::{JobId, JobRecord, QueueName, Status};
+use crate::job::{JobId, JobRecord, Status};
 use crate::planted::{Bug, planted};
 use crate::store::{Cancel, Cancelled, Delete, Deleted, Redrive, Redriven, StoreError};
 
@@ -29,22 +32,21 @@ pub(super) fn shown_job(row: &Row<'_>) -> rusqlite::Result<JobRecord> {
 /// What an operator's verb must know of a job before it changes it.
 struct FoundJob {
     seq: i64,
-    queue: QueueName,
+    lane: Lane,
     status: Status,
     /// It has been started at least once since it was queued.
     has_attempt: bool,
 }
 
 fn find(tx: &Tx<'_>, id: JobId) -> rusqlite::Result<Option<FoundJob>> {
-    tx.statement("SELECT seq, queue, status, lease_token IS NOT NULL FROM jobs WHERE id = ?1")?
+    tx.statement("SELECT seq, queue, kind, priority, status, lease_token IS NOT NULL FROM jobs WHERE id = ?1")?
         .query_row([UuidBlob::from(id)], |row| {
-            let (queue, status): (String, String) = (row.get(1)?, row.get(2)?);
             Ok(FoundJob {
                 seq: row.get(0)?,
-                queue: QueueName::new(queue).unwrap_or_else(|_| QueueName::unknown()),
+                lane: Lane { queue: row.get(1)?, kind: row.get(2)?, priority: row.get(3)? },
                 // The table's CHECK allows no other text.
-                status: status.parse().map_err(|_| rusqlite::Error::InvalidQuery)?,
-                has_attempt: row.get(3)?,
+                status: row.get_ref(4)?.as_str()?.parse().map_err(|_| rusqlite::Error::InvalidQuery)?,
+                has_attempt: row.get(5)?,
             })
         })
         .optional()
@@ -66,19 +68,20 @@ impl Verb for Cancel {
 
 const CANCEL_WAITING: &str = "
 -- cancel: queued, retrying → cancelled
-UPDATE jobs SET status = 'cancelled', cancel_requested = 1, finished_at = ?2, updated_at = ?2 WHERE seq = ?1";
+UPDATE jobs SET status = 'cancelled', cancel_requested = 1, finished_at = ?2, died_at = ?2, updated_at = ?2 WHERE seq = ?1";
 
 const REQUEST_CANCEL: &str = "
 -- cancel: running → running, its worker is told on its next heartbeat
 UPDATE jobs SET cancel_requested = 1, updated_at = ?2 WHERE seq = ?1";
 
 fn cancel(tx: &mut Tx<'_>, id: JobId) -> rusqlite::Result<Cancelled> {
-    let Some(FoundJob { seq, queue, status, .. }) = find(tx, id)? else { return Ok(Cancelled::NotFound) };
+    let Some(FoundJob { seq, lane, status, .. }) = find(tx, id)? else { return Ok(Cancelled::NotFound) };
     let now = tx.now_micros();
     match status {
         Status::Queued | Status::Retrying => {
             tx.statement(CANCEL_WAITING)?.execute(params![seq, now])?;
-            tx.moved(queue.as_str(), Some(status), Some(Status::Cancelled));
+            tx.moved(&lane.queue, Some(status), Some(Status::Cancelled));
+            tx.look_again([Arc::new(lane)])?;
             Ok(Cancelled::Now)
         }
         Status::Running => {
@@ -107,7 +110,7 @@ const REDRIVE: &str = "
 -- redrive: failed_permanent, cancelled → queued, with the last error kept
 UPDATE jobs
 SET status = 'queued', attempts = 0, run_at = ?2, updated_at = ?2, cancel_requested = 0, finished_at = NULL,
-    result = NULL, progress = NULL, worker = NULL, lease_token = NULL, lease_ms = NULL, ended_at = NULL, outcome = NULL
+    died_at = NULL, error_group = NULL, result = NULL, progress = NULL, worker = NULL, lease_token = NULL, lease_ms = NULL, ended_at = NULL, outcome = NULL
 WHERE seq = ?1";
 
 fn redrive(tx: &mut Tx<'_>, id: JobId) -> rusqlite::Result<Redriven> {
@@ -119,8 +122,8 @@ fn redrive(tx: &mut Tx<'_>, id: JobId) -> rusqlite::Result<Redriven> {
         archive_attempt(tx, job.seq)?;
     }
     tx.statement(REDRIVE)?.execute(params![job.seq, tx.now_micros()])?;
-    tx.moved(job.queue.as_str(), Some(job.status), Some(Status::Queued));
-    tx.make_ready();
+    tx.moved(&job.lane.queue, Some(job.status), Some(Status::Queued));
+    tx.add_waiting(job.lane, Position { run_at: tx.now_micros(), id: *id.as_uuid() });
     Ok(job_with_id(tx.connection(), id)?.map_or(Redriven::NotFound, Redriven::Queued))
 }
 
@@ -143,20 +146,14 @@ fn delete(tx: &mut Tx<'_>, id: JobId) -> rusqlite::Result<Deleted> {
     if !job.status.is_terminal() && !planted(Bug::RunningDeleted) {
         return Ok(Deleted::NotFinished(job.status));
     }
-    erase(tx, job.seq, UuidBlob::from(id), &job.queue, job.status)?;
+    erase(tx, job.seq, UuidBlob::from(id), &job.lane.queue, job.status)?;
     Ok(Deleted::Gone)
 }
 
 /// finished → –, with all that belongs to the job. Also for `prune`.
-pub(super) fn erase(
-    tx: &mut Tx<'_>,
-    seq: i64,
-    id: UuidBlob,
-    queue: &QueueName,
-    status: Status,
-) -> rusqlite::Result<()> {
+pub(super) fn erase(tx: &mut Tx<'_>, seq: i64, id: UuidBlob, queue: &str, status: Status) -> rusqlite::Result<()> {
     delete_attempts(tx, id)?;
     tx.statement("DELETE FROM jobs WHERE seq = ?1")?.execute([seq])?;
-    tx.moved(queue.as_str(), Some(status), None);
+    tx.moved(queue, Some(status), None);
     Ok(())
 }

@@ -35,7 +35,7 @@ impl Source {
     fn sql(self) -> &'static str {
         match self {
             Self::All => "jobs WHERE TRUE",
-            Self::Dead => "jobs INDEXED BY jobs_dead WHERE finished_at IS NOT NULL AND status <> 'succeeded'",
+            Self::Dead => "jobs INDEXED BY jobs_dead WHERE died_at IS NOT NULL",
             Self::Running => "jobs INDEXED BY jobs_leased WHERE lease_expires_at IS NOT NULL",
         }
     }

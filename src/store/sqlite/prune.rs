@@ -8,7 +8,7 @@ use super::inbox::{Urgency, Verb};
 use super::jobs::erase;
 use super::row::UuidBlob;
 use super::transaction::Tx;
-use crate::job::{JobId, QueueName, Status};
+use crate::job::{JobId, Status};
 use crate::store::{Prune, Pruned};
 
 pub(super) const OLDEST: &str = "
@@ -76,8 +76,7 @@ fn prune(prune: &Prune, tx: &mut Tx<'_>, job: &Candidate) -> rusqlite::Result<bo
     if finished_at > before(tx, keep) {
         return Ok(false);
     }
-    let queue = QueueName::new(&job.queue).unwrap_or_else(|_| QueueName::unknown());
-    erase(tx, job.seq, job.id, &queue, status)?;
+    erase(tx, job.seq, job.id, &job.queue, status)?;
     Ok(true)
 }
 

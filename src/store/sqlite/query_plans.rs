@@ -2,7 +2,7 @@
 
 use rusqlite::{Connection, params_from_iter, types::Null};
 
-use super::{claim, lanes, list, prune, reap, settle};
+use super::{claim, due_jobs, lanes, list, prune, reap, settle};
 
 fn database() -> (tempfile::TempDir, Connection) {
     let directory = tempfile::tempdir().unwrap();
@@ -29,10 +29,11 @@ fn claim_hops_from_lane_to_lane_in_the_ready_index() {
 #[test]
 fn claim_reads_a_range_of_the_ready_index_already_in_order() {
     let (_directory, connection) = database();
-    for statement in [lanes::DUE_IN_LANE, lanes::POSITIONS_IN_LANE] {
-        let plan = plan(&connection, statement);
-        assert_eq!(plan, "SEARCH jobs USING INDEX jobs_ready (queue=? AND kind=? AND priority=? AND run_at<?)");
-    }
+    let lane = "queue=? AND kind=? AND priority=?";
+    let due = plan(&connection, due_jobs::DUE_IN_LANE);
+    assert_eq!(due, format!("SEARCH jobs USING INDEX jobs_ready ({lane} AND (run_at,id)>(?,?) AND run_at<?)"));
+    let head = plan(&connection, lanes::HEAD);
+    assert_eq!(head, format!("SEARCH jobs USING INDEX jobs_ready ({lane})"));
 }
 
 #[test]

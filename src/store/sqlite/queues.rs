@@ -5,7 +5,7 @@ use std::time::Duration;
 use rusqlite::Connection;
 
 use super::inbox::{Urgency, Verb};
-use super::lanes::ready_lanes;
+use super::lanes::{WaitingLane, ready_lanes};
 use super::transaction::Tx;
 use crate::job::QueueName;
 use crate::store::{Pause, Resume, Stats};
@@ -18,6 +18,7 @@ impl Verb for Pause {
     fn apply(&mut self, tx: &mut Tx<'_>) -> rusqlite::Result<()> {
         tx.statement("INSERT INTO paused_queues (queue) VALUES (?1) ON CONFLICT DO NOTHING")?
             .execute([self.queue.as_str()])?;
+        tx.set_paused(self.queue.as_str(), true);
         Ok(())
     }
 }
@@ -29,6 +30,7 @@ impl Verb for Resume {
 
     fn apply(&mut self, tx: &mut Tx<'_>) -> rusqlite::Result<()> {
         tx.statement("DELETE FROM paused_queues WHERE queue = ?1")?.execute([self.queue.as_str()])?;
+        tx.set_paused(self.queue.as_str(), false);
         tx.make_ready();
         Ok(())
     }
@@ -56,8 +58,8 @@ pub(super) fn stats(connection: &Connection, now_micros: i64) -> rusqlite::Resul
             stats.queues.entry(queue).or_default().paused = true;
         }
     }
-    for lane in ready_lanes(&snapshot)? {
-        let waited = now_micros - lane.oldest_run_at;
+    for WaitingLane { lane, head } in ready_lanes(&snapshot)? {
+        let waited = now_micros - head.run_at;
         if let (Ok(queue), Ok(waited)) = (QueueName::new(&lane.queue), u64::try_from(waited)) {
             let oldest = &mut stats.queues.entry(queue).or_default().oldest_ready;
             *oldest = (*oldest).max(Some(Duration::from_micros(waited)));

@@ -3,8 +3,9 @@
 use rusqlite::{CachedStatement, params};
 
 use super::inbox::{Urgency, Verb};
+use super::lanes::Lane;
 use super::row::UuidBlob;
-use super::settle::{end_attempt, end_statement};
+use super::settle::{EndedAttempt, end_attempt, end_statement};
 use super::transaction::Tx;
 use crate::job::{Ending, Expiry, JobId, Kind, RetryPolicy, RunningJob, WorkerId, decide};
 use crate::planted::{self, Bug, planted};
@@ -15,8 +16,7 @@ pub(super) const EXPIRED: &str = include_str!("reap.sql");
 struct Expired {
     seq: i64,
     id: UuidBlob,
-    kind: String,
-    queue: String,
+    lane: Lane,
     worker: String,
     attempts: u32,
     max_attempts: u32,
@@ -44,13 +44,12 @@ impl Verb for Reap {
                 Ok(Expired {
                     seq: row.get(0)?,
                     id: row.get(1)?,
-                    kind: row.get(2)?,
-                    queue: row.get(3)?,
-                    worker: row.get(4)?,
-                    attempts: row.get(5)?,
-                    max_attempts: row.get(6)?,
-                    cancel_requested: row.get(7)?,
-                    expiry: if row.get(8)? { Expiry::Deadline } else { Expiry::Lease },
+                    lane: Lane { kind: row.get(2)?, queue: row.get(3)?, priority: row.get(4)? },
+                    worker: row.get(5)?,
+                    attempts: row.get(6)?,
+                    max_attempts: row.get(7)?,
+                    cancel_requested: row.get(8)?,
+                    expiry: if row.get(9)? { Expiry::Deadline } else { Expiry::Lease },
                 })
             })?
             .collect::<Result<_, _>>()?;
@@ -73,10 +72,11 @@ fn reap(tx: &mut Tx<'_>, end: &mut CachedStatement<'_>, expired: &Expired) -> ru
     };
     let ending = Ending::Expired(expired.expiry);
     let transition = decide(ending, planted::told(ending, running));
-    end_attempt(tx, end, expired.seq, &expired.queue, &transition)?;
+    let job_id = JobId::from(expired.id.0);
+    end_attempt(tx, end, EndedAttempt { seq: expired.seq, job_id, lane: expired.lane.clone() }, &transition)?;
     Ok(Reaped {
-        job_id: JobId::from(expired.id.0),
-        kind: Kind::new(&expired.kind).unwrap_or_else(|_| Kind::unknown()),
+        job_id,
+        kind: Kind::new(&expired.lane.kind).unwrap_or_else(|_| Kind::unknown()),
         attempt: expired.attempts,
         worker: WorkerId::new(&expired.worker).unwrap_or_else(|_| WorkerId::unknown()),
         to: transition.to,

@@ -1,5 +1,5 @@
 -- reap: leases that have run out, oldest first. What becomes of each is written by settle.sql.
-SELECT seq, id, kind, queue, worker, attempts, max_attempts, cancel_requested,
+SELECT seq, id, kind, queue, priority, worker, attempts, max_attempts, cancel_requested,
        timeout_ms IS NOT NULL AND lease_expires_at >= started_at + timeout_ms * 1000
 FROM jobs INDEXED BY jobs_leased
 WHERE lease_expires_at <= ?1

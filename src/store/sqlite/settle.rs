@@ -1,15 +1,17 @@
 //! settle: running → what `decide` says, fenced by the lease token.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use rusqlite::{CachedStatement, OptionalExtension, params};
 
 use super::attempts::outcome_of;
 use super::inbox::{Urgency, Verb};
+use super::lanes::{Lane, Position};
 use super::lease::{ClaimedRow, claim_nonce};
 use super::row::UuidBlob;
 use super::transaction::{ItemError, Tx};
-use crate::job::{Ending, Json, Kind, Outcome, RetryPolicy, RunningJob, Status, Transition, decide};
+use crate::job::{Ending, JobId, Json, Kind, Outcome, RetryPolicy, RunningJob, Status, Transition, decide};
 use crate::planted::{self, Bug, planted};
 use crate::store::{FailedAttempt, Settle, Settled, StoreError};
 
@@ -46,7 +48,7 @@ impl Verb for SettleAll {
             ItemError::FailsItem => vec![false; self.settles.len()],
         };
         let (look, end) = (tx.statement(NEWEST_ATTEMPT)?, end_statement(tx)?);
-        let mut statements = SettleStatements { look, end, retry_default: &self.retry_default };
+        let mut statements = SettleStatements { look, end, retry: RetryPolicies::or(&self.retry_default) };
         let items: Vec<_> = recorded.into_iter().zip(&self.settles).collect();
         tx.each(
             &items,
@@ -107,12 +109,13 @@ fn succeed_claimed_here(tx: &mut Tx<'_>, settles: &[Settle]) -> rusqlite::Result
 struct SettleStatements<'c> {
     look: CachedStatement<'c>,
     end: CachedStatement<'c>,
-    retry_default: &'c RetryPolicy,
+    retry: RetryPolicies<'c>,
 }
 
 const NEWEST_ATTEMPT: &str = "
 -- settle: the attempt that may speak for a job
-SELECT seq, status, lease_token, outcome, attempts, max_attempts, cancel_requested, queue, kind FROM jobs WHERE id = ?1";
+SELECT seq, status, lease_token, outcome, attempts, max_attempts, cancel_requested, queue, kind, priority
+FROM jobs WHERE id = ?1";
 
 /// The newest attempt of the job that is being settled.
 struct NewestAttempt {
@@ -123,8 +126,7 @@ struct NewestAttempt {
     attempts: u32,
     max_attempts: u32,
     cancel_requested: bool,
-    queue: String,
-    kind: String,
+    lane: Lane,
 }
 
 impl SettleStatements<'_> {
@@ -138,8 +140,7 @@ impl SettleStatements<'_> {
                 attempts: row.get(4)?,
                 max_attempts: row.get(5)?,
                 cancel_requested: row.get(6)?,
-                queue: row.get(7)?,
-                kind: row.get(8)?,
+                lane: Lane { queue: row.get(7)?, kind: row.get(8)?, priority: row.get(9)? },
             })
         });
         let Some(newest) = newest.optional()? else { return Ok((Settled::Lost, None)) };
@@ -150,20 +151,22 @@ impl SettleStatements<'_> {
         if !newest.running {
             return Ok((answer_repeated(&settle.outcome, newest.outcome), None));
         }
-        let retry = retry_policy(tx, &settle.outcome, &newest.kind)?;
+        let retry = self.retry.of(tx, &settle.outcome, &newest.lane.kind)?;
         let ending = Ending::Reported(&settle.outcome);
         let running = RunningJob {
             attempts: newest.attempts,
             max_attempts: newest.max_attempts,
             cancel_requested: newest.cancel_requested,
-            retry: retry.as_ref().unwrap_or(self.retry_default),
+            retry,
             jitter: fastrand::f64(),
         };
         let transition = decide(ending, planted::told(ending, running));
-        end_attempt(tx, &mut self.end, newest.seq, &newest.queue, &transition)?;
+        let kind = Kind::new(&newest.lane.kind).unwrap_or_else(|_| Kind::unknown());
+        let ended = EndedAttempt { seq: newest.seq, job_id: settle.lease.job_id, lane: newest.lane };
+        end_attempt(tx, &mut self.end, ended, &transition)?;
         let failed = transition.error.map(|error| FailedAttempt {
             job_id: settle.lease.job_id,
-            kind: Kind::new(&newest.kind).unwrap_or_else(|_| Kind::unknown()),
+            kind,
             attempt: newest.attempts,
             recorded: transition.recorded,
             to: transition.to,
@@ -179,17 +182,32 @@ fn answer_repeated(reported: &Outcome, recorded: Option<String>) -> Settled {
     if same { Settled::Recorded } else { Settled::Lost }
 }
 
-/// The kind's own policy. Looked up only where it matters.
-fn retry_policy(tx: &Tx<'_>, outcome: &Outcome, kind: &str) -> rusqlite::Result<Option<RetryPolicy>> {
-    let text: Option<String> = match outcome {
-        Outcome::Failed(_) | Outcome::TimedOut(_) => tx
-            .statement("SELECT retry FROM kinds WHERE kind = ?1")?
-            .query_row([kind], |row| row.get(0))
-            .optional()?
-            .flatten(),
-        _ => None,
-    };
-    Ok(text.and_then(|text| serde_json::from_str(&text).ok()))
+/// How jobs are retried, read once per kind for a batch of outcomes.
+struct RetryPolicies<'d> {
+    of_kinds: HashMap<Arc<str>, Option<RetryPolicy>>,
+    default: &'d RetryPolicy,
+}
+
+impl<'d> RetryPolicies<'d> {
+    fn or(default: &'d RetryPolicy) -> Self {
+        Self { of_kinds: HashMap::new(), default }
+    }
+
+    /// The kind's own policy, or the default. Looked up only where it matters.
+    fn of(&mut self, tx: &Tx<'_>, outcome: &Outcome, kind: &Arc<str>) -> rusqlite::Result<&RetryPolicy> {
+        if !matches!(outcome, Outcome::Failed(_) | Outcome::TimedOut(_)) {
+            return Ok(self.default);
+        }
+        if !self.of_kinds.contains_key(kind) {
+            let text: Option<String> = tx
+                .statement("SELECT retry FROM kinds WHERE kind = ?1")?
+                .query_row([kind], |row| row.get(0))
+                .optional()?
+                .flatten();
+            self.of_kinds.insert(kind.clone(), text.and_then(|text| serde_json::from_str(&text).ok()));
+        }
+        Ok(self.of_kinds.get(kind).and_then(Option::as_ref).unwrap_or(self.default))
+    }
 }
 
 /// For [`end_attempt`].
@@ -197,29 +215,40 @@ pub(super) fn end_statement<'c>(tx: &Tx<'c>) -> rusqlite::Result<CachedStatement
     tx.statement(include_str!("settle.sql"))
 }
 
+/// A running job whose attempt ends.
+pub(super) struct EndedAttempt {
+    pub(super) seq: i64,
+    pub(super) job_id: JobId,
+    /// Where it waits again, if it does.
+    pub(super) lane: Lane,
+}
+
 /// Writes what was decided about a running job. The caller has seen, in this transaction, that it is running.
 pub(super) fn end_attempt(
     tx: &mut Tx<'_>,
     statement: &mut CachedStatement<'_>,
-    seq: i64,
-    queue: &str,
+    ended: EndedAttempt,
     to: &Transition,
 ) -> rusqlite::Result<()> {
     let now = tx.now_micros();
+    let run_at = to.run_in.map(|wait| now.saturating_add(wait.as_micros() as i64));
     statement.execute(params![
-        seq,
+        ended.seq,
         to.to.as_str(),
         to.attempts,
-        to.run_in.map(|wait| now.saturating_add(wait.as_micros() as i64)),
+        run_at,
         to.recorded.as_str(),
         to.error.as_ref().map(|error| planted::kept(error.as_str())),
         to.result.as_ref().map(|result| result.as_str()),
         now,
         to.to.is_terminal().then_some(now),
+        matches!(to.to, Status::FailedPermanent | Status::Cancelled).then_some(now),
     ])?;
-    tx.moved(queue, Some(Status::Running), Some(to.to));
-    if to.run_in.is_some_and(|wait| wait.is_zero()) {
-        tx.make_ready();
+    tx.moved(&ended.lane.queue, Some(Status::Running), Some(to.to));
+    if let Some(run_at) = run_at
+        && !planted(Bug::RetriesForgotten)
+    {
+        tx.add_waiting(ended.lane, Position { run_at, id: *ended.job_id.as_uuid() });
     }
     Ok(())
 }

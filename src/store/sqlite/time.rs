@@ -65,7 +65,8 @@ impl StoreTime {
 pub(super) fn shift_times(connection: &Connection, step: ClockStep) -> rusqlite::Result<()> {
     let by = step.to_micros - step.from_micros;
     connection.execute(
-        "UPDATE jobs SET lease_expires_at = lease_expires_at + ?1, started_at = started_at + ?1
+        "UPDATE jobs INDEXED BY jobs_leased
+         SET lease_expires_at = lease_expires_at + ?1, started_at = started_at + ?1
          WHERE lease_expires_at IS NOT NULL",
         [by],
     )?;
@@ -75,8 +76,8 @@ pub(super) fn shift_times(connection: &Connection, step: ClockStep) -> rusqlite:
     // Delays, backoff and snoozes are durations; what was due stays due. A first start at a time that the caller named is
     // a time of day. `updated_at` goes along: how long after it the job may start is what `adjust_at_open` goes by.
     connection.execute(
-        "UPDATE jobs SET run_at = run_at + ?1, updated_at = updated_at + ?1
-         WHERE lease_expires_at IS NULL AND finished_at IS NULL AND run_at >= min(?2, ?3)
+        "UPDATE jobs INDEXED BY jobs_ready SET run_at = run_at + ?1, updated_at = updated_at + ?1
+         WHERE lease_expires_at IS NULL AND finished_at IS NULL AND group_key IS NULL AND run_at >= min(?2, ?3)
            AND (status = 'retrying' OR run_at_is_wall_clock IS NULL OR run_at <= ?2)",
         params![by, step.from_micros, step.to_micros],
     )?;
@@ -87,13 +88,14 @@ pub(super) fn shift_times(connection: &Connection, step: ClockStep) -> rusqlite:
 /// waiting jobs back until it has caught up. What was last changed later than now tells that it was.
 pub(super) fn adjust_at_open(connection: &Connection, now_micros: i64) -> rusqlite::Result<()> {
     connection.execute(
-        "UPDATE jobs SET lease_expires_at = ?1 + lease_ms * 1000, started_at = min(started_at, ?1)
+        "UPDATE jobs INDEXED BY jobs_leased
+         SET lease_expires_at = ?1 + lease_ms * 1000, started_at = min(started_at, ?1)
          WHERE lease_expires_at > ?1 + lease_ms * 1000",
         [now_micros],
     )?;
     connection.execute(
-        "UPDATE jobs SET run_at = ?1 + max(run_at - updated_at, 0)
-         WHERE lease_expires_at IS NULL AND finished_at IS NULL AND run_at > ?1
+        "UPDATE jobs INDEXED BY jobs_ready SET run_at = ?1 + max(run_at - updated_at, 0)
+         WHERE lease_expires_at IS NULL AND finished_at IS NULL AND group_key IS NULL AND run_at > ?1
            AND updated_at > ?1 AND (status = 'retrying' OR run_at_is_wall_clock IS NULL OR run_at <= updated_at)",
         [now_micros],
     )?;

@@ -1,10 +1,13 @@
 //! What a verb works with inside the writer's transaction: the connection, one "now" for all, and the counts it moves.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use rusqlite::{CachedStatement, Connection};
 
 use super::error::store_error;
+use super::known_lanes::KnownLanes;
+use super::lanes::{Lane, Position};
 use super::lease::ClaimedRows;
 use crate::job::Status;
 use crate::store::StoreError;
@@ -18,6 +21,7 @@ pub(super) struct Tx<'c> {
     moved: HashMap<String, [i64; Status::ALL.len()]>,
     made_ready: bool,
     claimed_rows: &'c mut ClaimedRows,
+    lanes: &'c mut KnownLanes,
     enqueue: Option<CachedStatement<'c>>,
 }
 
@@ -36,6 +40,7 @@ impl<'c> Tx<'c> {
         now_micros: i64,
         on_item_error: ItemError,
         claimed_rows: &'c mut ClaimedRows,
+        lanes: &'c mut KnownLanes,
     ) -> Self {
         Self {
             connection,
@@ -44,6 +49,7 @@ impl<'c> Tx<'c> {
             moved: HashMap::new(),
             made_ready: false,
             claimed_rows,
+            lanes,
             enqueue: None,
         }
     }
@@ -55,6 +61,28 @@ impl<'c> Tx<'c> {
     /// Rows that this process has claimed.
     pub(super) fn claimed_rows(&mut self) -> &mut ClaimedRows {
         self.claimed_rows
+    }
+
+    /// The lanes that have jobs waiting.
+    pub(super) fn lanes(&self) -> &KnownLanes {
+        self.lanes
+    }
+
+    /// A job waits there now. Every write that makes a job wait must say so, or no claim looks for it.
+    pub(super) fn add_waiting(&mut self, lane: Lane, position: Position) {
+        self.lanes.add(lane, position);
+        if position.run_at <= self.now_micros {
+            self.made_ready = true;
+        }
+    }
+
+    /// Jobs of these lanes no longer wait.
+    pub(super) fn look_again(&mut self, lanes: impl IntoIterator<Item = Arc<Lane>>) -> rusqlite::Result<()> {
+        self.lanes.look_again(self.connection, lanes)
+    }
+
+    pub(super) fn set_paused(&mut self, queue: &str, paused: bool) {
+        self.lanes.set_paused(queue, paused);
     }
 
     /// The store's now, the same for everything in this transaction.
@@ -106,7 +134,7 @@ impl<'c> Tx<'c> {
         self.made_ready
     }
 
-    /// A job became claimable at once; one that is due later wakes nobody.
+    /// A job may have become claimable otherwise than by waiting anew.
     pub(super) fn make_ready(&mut self) {
         self.made_ready = true;
     }
@@ -133,6 +161,7 @@ impl<'c> Tx<'c> {
                 Err(error) => {
                     self.connection.execute_batch("ROLLBACK TO item; RELEASE item")?;
                     self.moved = moved;
+                    self.lanes.rolled_back(self.connection)?;
                     answers.push(Err(store_error("one item of a batch", error)));
                 }
             }

@@ -14,8 +14,8 @@ use tokio::sync::{Semaphore, oneshot};
 use super::error::{is_lock, skip_checkpoint_on_close, store_error};
 use super::health::Health;
 use super::inbox::{AnyRequest, Closed, Inbox, Request, Urgency, Verb};
+use super::known_lanes::KnownLanes;
 use super::lease::ClaimedRows;
-
 use super::time::{StoreTime, shift_times};
 use super::transaction::{ItemError, Tx};
 use crate::planted::{Bug, planted};
@@ -45,6 +45,7 @@ impl Writer {
             health: health.clone(),
             syncs: None,
             claimed_rows: ClaimedRows::default(),
+            lanes: KnownLanes::default(),
         };
         let thread = std::thread::Builder::new().name("steadfast-writer".into()).spawn(move || {
             let _ended = RefuseFurther { inbox: writer.inbox.clone(), health: writer.health.clone() };
@@ -126,6 +127,7 @@ struct WriterThread {
     /// Whether the connection is set to sync its commits; `None`: not known.
     syncs: Option<bool>,
     claimed_rows: ClaimedRows,
+    lanes: KnownLanes,
 }
 
 impl WriterThread {
@@ -176,6 +178,10 @@ impl WriterThread {
                 tracing::error!(%error, "cannot roll back");
             }
             self.health.note_error(error);
+            // The step of the clock that it took over is undone, too; the next one takes it over again.
+            if self.time.clock_step().is_some() || self.lanes.rolled_back(&self.connection).is_err() {
+                self.lanes.forget();
+            }
         }
         result.map_err(|error| {
             let error = store_error(doing, error);
@@ -222,15 +228,20 @@ impl WriterThread {
             if !planted(Bug::ClockStepsIgnored) {
                 shift_times(&self.connection, step)?;
             }
+            self.lanes.forget();
         }
         let now_micros = step.map_or_else(|| self.time.now_micros(), |step| step.to_micros);
-        let mut tx = Tx::new(&self.connection, now_micros, on_item_error, &mut self.claimed_rows);
+        self.lanes.catch_up(&self.connection, now_micros)?;
+        let mut tx = Tx::new(&self.connection, now_micros, on_item_error, &mut self.claimed_rows, &mut self.lanes);
         for request in requests {
             request.apply(&mut tx)?;
         }
         tx.write_counts()?;
         let made_ready = tx.has_made_ready();
+        drop(tx);
+        self.lanes.debug_check(&self.connection)?;
         self.connection.execute_batch("COMMIT")?;
+        self.lanes.committed();
         if let Some(step) = step {
             self.time.adopt(step);
         }

@@ -35,6 +35,24 @@ CREATE TABLE jobs (
     last_error       TEXT,
     result           TEXT,
     progress         TEXT,
+    -- When it became failed_permanent or cancelled; cleared by a redrive.
+    died_at          INTEGER,
+    -- From here on for features to come: NULL in every row so far. Behind the payload, so that claims need not step over
+    -- them.
+    group_key        TEXT,
+    group_seq        INTEGER,
+    cost             INTEGER,
+    holds            INTEGER,
+    start_by         INTEGER,
+    start_deadline   INTEGER,
+    running_group    TEXT,
+    unique_key       TEXT,
+    unique_while     INTEGER,
+    unique_until     INTEGER,
+    error_group      INTEGER,
+    flow_id          BLOB,
+    watch            INTEGER,
+    trace            TEXT,
     CHECK (attempts <= max_attempts),
     CHECK ((request_digest IS NULL) = (idempotency_key IS NULL)),
     -- One CASE, the most frequent first: it is gone through at every write of a row, and comparing texts is what costs.
@@ -42,10 +60,10 @@ CREATE TABLE jobs (
            WHEN 'running' THEN lease_expires_at IS NOT NULL AND finished_at IS NULL AND worker IS NOT NULL
                                AND lease_token IS NOT NULL AND lease_ms IS NOT NULL AND started_at IS NOT NULL
            WHEN 'succeeded' THEN lease_expires_at IS NULL AND finished_at IS NOT NULL
-           WHEN 'queued' THEN lease_expires_at IS NULL AND finished_at IS NULL
+           WHEN 'queued' THEN lease_expires_at IS NULL AND finished_at IS NULL AND died_at IS NULL
            WHEN 'retrying' THEN lease_expires_at IS NULL AND finished_at IS NULL
-           WHEN 'failed_permanent' THEN lease_expires_at IS NULL AND finished_at IS NOT NULL
-           WHEN 'cancelled' THEN lease_expires_at IS NULL AND finished_at IS NOT NULL
+           WHEN 'failed_permanent' THEN lease_expires_at IS NULL AND finished_at IS NOT NULL AND died_at IS NOT NULL
+           WHEN 'cancelled' THEN lease_expires_at IS NULL AND finished_at IS NOT NULL AND died_at IS NOT NULL
            ELSE FALSE END)
 ) STRICT;
 
@@ -55,13 +73,13 @@ CREATE TABLE jobs (
 -- Claims: what is queued or retrying. Queue and kind come first: a backlog nobody asked for, a paused queue and jobs of the
 -- future are never walked.
 CREATE INDEX jobs_ready ON jobs (queue, kind, priority, run_at, id)
-    WHERE lease_expires_at IS NULL AND finished_at IS NULL;
+    WHERE lease_expires_at IS NULL AND finished_at IS NULL AND group_key IS NULL;
 
 -- The reaper: what is running.
 CREATE INDEX jobs_leased ON jobs (lease_expires_at, id) WHERE lease_expires_at IS NOT NULL;
 
 -- Listing what went wrong. Costs nothing on the good path.
-CREATE INDEX jobs_dead ON jobs (id) WHERE finished_at IS NOT NULL AND status <> 'succeeded';
+CREATE INDEX jobs_dead ON jobs (id) WHERE died_at IS NOT NULL;
 
 CREATE UNIQUE INDEX jobs_idempotency_key ON jobs (idempotency_key) WHERE idempotency_key IS NOT NULL;
 
