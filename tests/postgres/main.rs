@@ -12,6 +12,8 @@ mod changed;
 mod batches;
 mod enqueue_in;
 mod faults;
+mod hot_updates;
+mod lease_checks;
 mod low_water_marks;
 mod manual_edits;
 mod many_processes;

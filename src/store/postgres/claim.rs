@@ -12,7 +12,9 @@ use uuid::Uuid;
 use super::core::{Core, decode};
 use super::error::{DbError, Effect, Retries};
 use super::lanes::{Lane, LanePosition};
-use super::row::{self, JOB_COLUMN_COUNT};
+use super::lease_checks::{CheckKey, JOBS_PER_CHECK};
+use super::row::{self, JOB_COLUMN_COUNT, LEASE_EXPIRES_AT};
+use super::timestamp::PgTimestamp;
 use crate::job::limits::BATCH_MAX;
 use crate::job::{ErrorText, Lease, LeaseToken};
 use crate::store::{Claim, Claimed, StoreError, warn_throttled};
@@ -22,7 +24,7 @@ pub(super) const LANES: &str = "\
 WITH RECURSIVE lane AS (
     (SELECT j.queue, j.kind, j.priority, j.run_at, j.id
      FROM SCHEMA.jobs j
-     WHERE j.status IN ('queued', 'retrying')
+     WHERE j.finished_at IS NULL AND j.group_key IS NULL AND j.lease_expires_at IS NULL
      ORDER BY j.queue, j.kind, j.priority, j.run_at, j.id
      LIMIT 1)
     UNION ALL
@@ -30,7 +32,7 @@ WITH RECURSIVE lane AS (
     FROM lane l CROSS JOIN LATERAL (
         SELECT j.queue, j.kind, j.priority, j.run_at, j.id
         FROM SCHEMA.jobs j
-        WHERE j.status IN ('queued', 'retrying') AND (j.queue, j.kind, j.priority) > (l.queue, l.kind, l.priority)
+        WHERE j.finished_at IS NULL AND j.group_key IS NULL AND j.lease_expires_at IS NULL AND (j.queue, j.kind, j.priority) > (l.queue, l.kind, l.priority)
         ORDER BY j.queue, j.kind, j.priority, j.run_at, j.id
         LIMIT 1
     ) next
@@ -45,7 +47,7 @@ WITH told AS (
 buried AS (
     UPDATE SCHEMA.jobs j
     SET status = 'failed_permanent', attempts = j.attempts - 1, last_error = t.reason, finished_at = now(),
-        updated_at = now(), worker = NULL, lease_token = NULL, lease_ms = NULL, lease_expires_at = NULL,
+        died_at = now(), updated_at = now(), worker = NULL, lease_token = NULL, lease_ms = NULL, lease_expires_at = NULL,
         started_at = (SELECT a.started_at FROM SCHEMA.attempts a WHERE a.job_id = j.id ORDER BY a.seq DESC LIMIT 1)
     FROM told t
     WHERE j.id = t.id AND j.lease_token = t.token AND j.lease_expires_at IS NOT NULL
@@ -151,6 +153,7 @@ async fn step(core: &Core, connection: &Object, claim: &Claim, reach: Reach) -> 
     let max_bytes = i64::try_from(claim.max_bytes).unwrap_or(i64::MAX);
     // Made here: the server's own cost it a thirtieth of the claim.
     let tokens: Vec<Uuid> = (0..claim.max).map(|_| *LeaseToken::random().as_uuid()).collect();
+    let checks: Vec<Uuid> = (0..claim.max.div_ceil(JOBS_PER_CHECK)).map(|_| Uuid::new_v4()).collect();
     let rows = connection
         .query(
             &statement,
@@ -166,12 +169,31 @@ async fn step(core: &Core, connection: &Object, claim: &Claim, reach: Reach) -> 
                 &lease_ms,
                 &tokens,
                 &max_bytes,
+                &checks,
+                &(JOBS_PER_CHECK as i64),
             ],
         )
         .await?;
+    remember_checks(core, &checks, &rows)?;
     let up_to = reached(&rows)?;
     core.lanes.claimed(generation, up_to.into_iter(), !claim.is_full(rows.len(), || payload_bytes(&rows)));
     Ok(rows)
+}
+
+/// Keeps in mind which leases each check is about.
+fn remember_checks(core: &Core, checks: &[Uuid], rows: &[Row]) -> Result<(), DbError> {
+    let mut leases: Vec<(PgTimestamp, Vec<Uuid>)> = checks.iter().map(|_| (PgTimestamp::MAX, Vec::new())).collect();
+    for row in rows {
+        let nth: i64 = row.try_get(JOB_COLUMN_COUNT + 2)?;
+        // The statement numbers from 1.
+        let (at, tokens) = &mut leases[(nth as usize - 1) / JOBS_PER_CHECK];
+        *at = row.try_get::<_, PgTimestamp>(LEASE_EXPIRES_AT)?.min(*at);
+        tokens.push(row.try_get(JOB_COLUMN_COUNT)?);
+    }
+    for (id, (at, tokens)) in checks.iter().zip(leases).filter(|(_, (_, tokens))| !tokens.is_empty()) {
+        core.checks.written(CheckKey { at, id: *id }, &tokens);
+    }
+    Ok(())
 }
 
 /// The last position of each lane that these rows come from.

@@ -9,6 +9,7 @@ use tokio_postgres::types::ToSql;
 
 use super::error::{DbError, Effect, Retries};
 use super::lanes::Lanes;
+use super::lease_checks::LeaseChecks;
 use super::pool::{Connector, Pool};
 use super::settings::PostgresSettings;
 use super::sql::Sql;
@@ -28,6 +29,7 @@ pub(super) struct Core {
     pub(super) heartbeats: Pool,
     pub(super) sql: Sql,
     pub(super) lanes: Lanes,
+    pub(super) checks: LeaseChecks,
     pub(super) notifier: Notifier,
     /// The server, for people to read.
     pub(super) shown: Arc<str>,
@@ -42,6 +44,7 @@ impl Core {
             heartbeats: Pool::new(&connector.on_a_thread_of_its_own()?, settings, 1),
             sql: Sql::new(&settings.schema),
             lanes: Lanes::new(settings.low_water_marks),
+            checks: LeaseChecks::default(),
             notifier: Notifier::start(connector, settings),
             shown: connector.shown.clone(),
             retry_default: settings.retry_default.clone(),

@@ -330,7 +330,8 @@ impl WrittenEndings {
         }
     }
 
-    /// Jobs that wait again lower the low-water mark of their lane; those that are due wake whoever waits for work.
+    /// Once it is committed. Jobs that wait again lower the low-water mark of their lane; those that are due wake whoever
+    /// waits for work.
     pub(super) fn announce(&self, core: &Core) -> Result<(), DbError> {
         let (mut ready, mut due) = (Vec::new(), false);
         for row in &self.waits_again {
@@ -339,6 +340,7 @@ impl WrittenEndings {
             due |= row.try_get::<_, bool>(7)?;
         }
         core.lanes.lower(ready.into_iter());
+        core.checks.ended(self.leases.iter().map(|lease| *lease.token.as_uuid()));
         // One that waits for its backoff is found by polling.
         if due {
             core.notifier.notify();

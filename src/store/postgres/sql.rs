@@ -3,7 +3,7 @@
 
 use super::pool::quoted;
 use super::row::JOB_COLUMNS;
-use super::{claim, extend, kinds, known, lookup, operator, queues, settle, tokens};
+use super::{claim, extend, kinds, known, lease_checks, lookup, operator, queues, settle, tokens};
 use crate::planted::{Bug, planted};
 
 macro_rules! statements {
@@ -30,6 +30,7 @@ statements!(
     cancel: operator::CANCEL,
     claim: include_str!("claim.sql"),
     dead_letter: claim::DEAD_LETTER,
+    delete_ended_checks: lease_checks::DELETE_ENDED_CHECKS,
     delete: operator::DELETE,
     delete_kind: kinds::DELETE_KIND,
     delete_token: tokens::DELETE_TOKEN,
@@ -46,6 +47,7 @@ statements!(
     list_dead_floor: lookup::LIST_DEAD_FLOOR,
     list_floor: lookup::LIST_FLOOR,
     list_running: lookup::LIST_RUNNING,
+    list_running_floor: lookup::LIST_RUNNING_FLOOR,
     pause: queues::PAUSE,
     paused: queues::PAUSED,
     prune: operator::PRUNE,
@@ -93,11 +95,21 @@ struct Sabotage {
     left: &'static str,
 }
 
-const SABOTAGES: [Sabotage; 5] = [
+const SABOTAGES: [Sabotage; 7] = [
     Sabotage {
         bug: Bug::SettleUnfenced,
-        taken: " AND j.lease_token = t.token AND j.lease_expires_at IS NOT NULL",
+        taken: " AND j.lease_token = t.token AND coalesce(j.lease_expires_at, '-infinity') > '-infinity'",
         left: "",
+    },
+    Sabotage {
+        bug: Bug::LeasesUnchecked,
+        taken: "FROM started s\n    GROUP BY",
+        left: "FROM started s WHERE false\n    GROUP BY",
+    },
+    Sabotage {
+        bug: Bug::LiveChecksDropped,
+        taken: "WHERE NOT EXISTS (SELECT FROM expired e WHERE e.id = l.id)",
+        left: "WHERE false",
     },
     Sabotage {
         bug: Bug::LiveLeasesReaped,
