@@ -106,15 +106,15 @@ async fn more_expired_leases_than_one_call_may_reap_are_reaped_by_the_next_oldes
     advance(&admin, 600 * SECOND).await;
     let mut reaped = Vec::new();
     loop {
-        let more: Vec<JobId> =
-            store.reap(Reap::up_to(40)).await.unwrap().into_iter().map(|one| one.job_id).collect();
+        let more: Vec<JobId> = store.reap(Reap::up_to(40)).await.unwrap().into_iter().map(|one| one.job_id).collect();
         assert_eq!(uncovered(&admin).await, 0);
         if more.is_empty() {
             break;
         }
         reaped.extend(more);
     }
-    let oldest_first = |ids: &[JobId]| ids.chunks(150).map(|some| some.iter().copied().collect()).collect::<Vec<BTreeSet<_>>>();
+    let oldest_first =
+        |ids: &[JobId]| ids.chunks(150).map(|some| some.iter().copied().collect()).collect::<Vec<BTreeSet<_>>>();
     let claimed: Vec<JobId> = leases.iter().map(|lease| lease.job().id).collect();
     assert_eq!(oldest_first(&reaped), oldest_first(&claimed));
     assert_eq!(checks(&admin).await, 0);
@@ -124,7 +124,8 @@ async fn more_expired_leases_than_one_call_may_reap_are_reaped_by_the_next_oldes
 async fn many_checks_that_say_nothing_do_not_hide_an_expired_lease_behind_them() {
     let (store, admin, _database) = held().await;
     // As other processes leave them behind: due, and their jobs have ended or never were.
-    let stale = "INSERT INTO lease_checks SELECT held.now() - interval '1 hour', gen_random_uuid(), ARRAY[gen_random_uuid()]
+    let stale =
+        "INSERT INTO lease_checks SELECT held.now() - interval '1 hour', gen_random_uuid(), ARRAY[gen_random_uuid()]
                  FROM generate_series(1, 300)";
     admin.execute(stale, &[]).await.unwrap();
     enqueue(&store, "default", 2).await;
@@ -182,7 +183,8 @@ async fn jobs_that_run_again_after_a_release_a_snooze_a_reap_and_a_redrive_are_c
     let (store, admin, _database) = held().await;
     let all = enqueue(&store, "default", 4).await;
     let leases = store.claim(claim(4)).await.unwrap().leases;
-    let ends = [Outcome::Released, Outcome::snoozed(SECOND), Outcome::Failed(steadfast::job::Failure::new("e").permanent())];
+    let ends =
+        [Outcome::Released, Outcome::snoozed(SECOND), Outcome::Failed(steadfast::job::Failure::new("e").permanent())];
     let settles = leases.iter().zip(ends).map(|(lease, end)| Settle::new(lease.key(), end));
     store.settle(settles.collect()).await.unwrap();
     assert_eq!(uncovered(&admin).await, 0);

@@ -16,6 +16,7 @@ mod hot_updates;
 mod lease_checks;
 mod low_water_marks;
 mod manual_edits;
+mod many_lanes;
 mod many_processes;
 mod migrations;
 mod notifications;

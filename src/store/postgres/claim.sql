@@ -8,10 +8,10 @@ WITH lane AS MATERIALIZED (
 ),
 wanted AS MATERIALIZED (
     -- How many of the best come from each lane. Looking does not lock, so that the step below locks what it takes and
-    -- no more; $7 asks every lane for as many as there can be, for when others have locked what looked best or there
-    -- is only one lane, and then one look at each is enough.
+    -- no more; $7 asks every lane for $14, for when others have locked what looked best or there is only one lane, and
+    -- then one look at each is enough.
     SELECT best.queue, best.kind, best.priority, best.run_at, best.id,
-           CASE WHEN $7::boolean THEN $6::bigint ELSE count(*) END AS n
+           CASE WHEN $7::boolean THEN $14::bigint ELSE count(*) END AS n
     FROM (
         SELECT l.*
         FROM lane l CROSS JOIN LATERAL (

@@ -39,13 +39,14 @@ pub(super) struct Core {
 
 impl Core {
     pub(super) fn new(connector: &Connector, settings: &PostgresSettings) -> std::io::Result<Self> {
+        let notifier = Notifier::start(connector, settings);
         Ok(Self {
             pool: Pool::new(connector, settings, settings.pool_size),
             heartbeats: Pool::new(&connector.on_a_thread_of_its_own()?, settings, 1),
             sql: Sql::new(&settings.schema),
-            lanes: Lanes::new(settings.low_water_marks),
+            lanes: Lanes::new(settings.low_water_marks, notifier.wake().listen()),
             checks: LeaseChecks::default(),
-            notifier: Notifier::start(connector, settings),
+            notifier,
             shown: connector.shown.clone(),
             retry_default: settings.retry_default.clone(),
         })

@@ -24,7 +24,7 @@ settled AS (
     -- A lease that has an end is one that is held. Said so that the planner knows nothing about it: told that no job is
     -- leased, by statistics of an idle hour, it would go through all jobs to find the one instead of looking up each id.
     WHERE j.id = t.id AND j.lease_token = t.token AND coalesce(j.lease_expires_at, '-infinity') > '-infinity'
-    RETURNING j.id, j.lease_token, j.queue, j.kind, j.priority, j.run_at, j.status, j.run_at <= now() AS due
+    RETURNING j.id, j.lease_token, j.queue, j.kind, j.priority, j.run_at, j.status, greatest(t.run_in_us, 0) AS wait_us
 ),
 moved AS (SELECT s.queue, 'running' AS was, s.status AS is_now FROM settled s),
 COUNTED
@@ -33,5 +33,5 @@ SELECT array_agg(s.id), array_agg(s.lease_token), NULL, NULL, NULL, NULL, NULL, 
        array_agg(s.lease_token) FILTER (WHERE s.status = 'cancelled')
 FROM settled s
 UNION ALL
-SELECT NULL, NULL, s.id, s.queue, s.kind, s.priority, s.run_at, s.due, NULL FROM settled s
+SELECT NULL, NULL, s.id, s.queue, s.kind, s.priority, s.run_at, s.wait_us, NULL FROM settled s
 WHERE s.status IN ('queued', 'retrying')

@@ -3,7 +3,7 @@
 
 use super::pool::quoted;
 use super::row::JOB_COLUMNS;
-use super::{claim, extend, kinds, known, lease_checks, lookup, operator, queues, settle, tokens};
+use super::{claim, extend, kinds, known, lane_scan, lease_checks, lookup, operator, queues, settle, tokens};
 use crate::planted::{Bug, planted};
 
 macro_rules! statements {
@@ -41,7 +41,7 @@ statements!(
     had_token: tokens::HAD_TOKEN,
     kinds: kinds::KINDS,
     known: known::KNOWN,
-    lanes: claim::LANES,
+    lanes: lane_scan::LANES,
     list: lookup::LIST,
     list_dead: lookup::LIST_DEAD,
     list_dead_floor: lookup::LIST_DEAD_FLOOR,
@@ -61,6 +61,7 @@ statements!(
     settle_answer: settle::SETTLE_ANSWER,
     settle_facts: settle::SETTLE_FACTS,
     settle_locked: settle::SETTLE_LOCKED,
+    settle_succeeded: include_str!("settle_succeeded.sql"),
     stats: queues::STATS,
     tokens: tokens::TOKENS,
 );
@@ -152,7 +153,7 @@ mod tests {
     fn what_statements_share_is_written_in() {
         let sql = Sql::with("Jobs of \"Ours\"", &[]);
         let counting = [&sql.cancel, &sql.claim, &sql.dead_letter, &sql.delete, &sql.enqueue, &sql.prune, &sql.redrive];
-        for statement in counting.into_iter().chain([&sql.settle]) {
+        for statement in counting.into_iter().chain([&sql.settle, &sql.settle_succeeded]) {
             assert!(statement.contains("INSERT INTO \"Jobs of \"\"Ours\"\"\".count_deltas"), "{statement}");
             assert!(!statement.contains("COUNTED") && !statement.contains("SCHEMA."), "{statement}");
         }
