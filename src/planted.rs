@@ -54,6 +54,10 @@ pub(crate) enum Bug {
     SettleUnfenced,
     /// The reaper ends leases that have an hour to go.
     LiveLeasesReaped,
+    /// A claim on PostgreSQL does not say when to look whether its leases have expired.
+    LeasesUnchecked,
+    /// The reaper on PostgreSQL forgets the leases that it finds alive.
+    LiveChecksDropped,
     /// A claim does not keep others from claiming the same job.
     JobLeasedTwice,
     /// Idempotency keys are thrown away.

@@ -53,9 +53,9 @@ pub(super) const WRITE_RESPONSES_MAX: usize = 64 * 1024 * 1024;
 pub(super) const PAGES_AT_ONCE_MAX: usize = 4;
 /// 16 jobs of a page are read in one step: 8 MiB if every payload and result is as large as it may be.
 pub(super) const LIST_STEP: usize = 16;
-/// 100 jobs are claimed in one step: 25 MiB if every payload is as large as it may be …
-pub(super) const LEASE_STEP: usize = 100;
-/// … and none further once a response has 8 MiB of jobs.
+/// 500 jobs are claimed in one step: besides the payloads, 8 MiB if every last error is as long as it may be …
+pub(super) const LEASE_STEP: usize = 500;
+/// … and 8 MiB of payloads, and none further once a response has as much of jobs.
 pub(super) const LEASES_MAX_BYTES: usize = 8 * 1024 * 1024;
 /// 8 MiB of jobs on a page; a page that would be larger is cut and links to the next.
 pub(super) const PAGE_MAX_BYTES: usize = 8 * 1024 * 1024;

@@ -29,6 +29,20 @@ impl Wake {
 pub struct WakeListener(watch::Receiver<u64>);
 
 impl WakeListener {
+    /// Whether there was a notification since the last call of this or of [`woken`](Self::woken).
+    #[cfg_attr(not(feature = "postgres"), expect(dead_code, reason = "only the PostgreSQL store asks"))]
+    pub(crate) fn has_woken(&mut self) -> bool {
+        let is_woken = self.is_woken();
+        self.0.mark_unchanged();
+        is_woken
+    }
+
+    /// The same, without forgetting it.
+    #[cfg_attr(not(feature = "postgres"), expect(dead_code, reason = "only the PostgreSQL store asks"))]
+    pub(crate) fn is_woken(&self) -> bool {
+        self.0.has_changed().unwrap_or(false)
+    }
+
     /// Returns when there was a notification since the last call. Never returns once the store is closed.
     pub async fn woken(&mut self) {
         if self.0.changed().await.is_err() {

@@ -76,6 +76,7 @@ async fn run_sequence<W: World>(mut model: Model, steps: Vec<Step>, taken: impl 
         Model::apply(&mut model, &step);
         let answer = taker.take(&step).await.map_err(|error| format!("{step:?} failed: {error:?}"))?;
         same("answer", &answer, &model.answer)?;
+        taker.check_inside().await?;
         look(&taker, &model).await.map_err(|error| format!("looking failed: {error:?}"))??;
         if n % STEPS_BETWEEN_FULL_LOOKS == 0 || n == last {
             look_closely(&taker, &model).await.map_err(|error| format!("looking failed: {error:?}"))??;

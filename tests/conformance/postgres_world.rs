@@ -11,6 +11,11 @@ use steadfast::store::postgres::PostgresStore;
 use crate::support::postgres::{Cluster, TestDatabase};
 use crate::world::World;
 
+const UNCOVERED: &str = "
+    SELECT j.id FROM jobs j
+    WHERE j.status = 'running'
+      AND NOT EXISTS (SELECT FROM lease_checks c WHERE j.id = ANY (c.jobs) AND c.at <= j.lease_expires_at)";
+
 pub(crate) struct PostgresWorld {
     store: Arc<PostgresStore>,
     admin: tokio_postgres::Client,
@@ -40,6 +45,13 @@ impl World for PostgresWorld {
         let us = by.as_micros() as i64;
         let sql = "UPDATE held.clock SET now = now + $1::bigint * interval '1 microsecond'";
         assert_eq!(self.admin.execute(sql, &[&us]).await.unwrap(), 1);
+    }
+
+    /// Every running job is in a check that is due when its lease ends or before.
+    async fn check_inside(&self) -> Result<(), String> {
+        let uncovered = self.admin.query(UNCOVERED, &[]).await.unwrap();
+        let ids: Vec<uuid::Uuid> = uncovered.iter().map(|row| row.get(0)).collect();
+        if ids.is_empty() { Ok(()) } else { Err(format!("no lease check covers the running jobs {ids:?}")) }
     }
 
     async fn break_payload(&self, id: JobId) {

@@ -162,6 +162,10 @@ impl<W: World> Taker<W> {
         self.ids.iter().position(|known| *known == id).unwrap_or(STRANGER)
     }
 
+    pub(crate) async fn check_inside(&self) -> Result<(), String> {
+        self.world.check_inside().await
+    }
+
     /// Every job there ever was; `None`: it is gone.
     pub(crate) async fn jobs(&self) -> Result<Vec<Option<Job>>, StoreError> {
         let found = self.world.store().get(self.ids.clone()).await?;

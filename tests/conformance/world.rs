@@ -25,6 +25,11 @@ pub(crate) trait World: Sized + Send + Sync + 'static {
     /// Time passes for the store.
     async fn advance(&self, by: Duration);
 
+    /// What must hold inside the database after every step, beyond what the verbs show; an error says what does not.
+    async fn check_inside(&self) -> Result<(), String> {
+        Ok(())
+    }
+
     /// Damage: the payload of this job's row is no longer JSON.
     async fn break_payload(&self, id: JobId);
 

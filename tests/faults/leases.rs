@@ -292,3 +292,33 @@ async fn f10_a_lease_is_reaped_within_its_length_and_the_reap_interval_whoever_h
         assert_eq!(outcomes, [AttemptOutcome::LeaseExpired, AttemptOutcome::Succeeded], "with the cause recorded");
     }
 }
+
+/// `docs/guarantees.md` G6. The reaper has seen the lease alive before, and must come back to it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn g6_a_lease_that_outlived_its_first_end_is_reaped_at_its_last() {
+    for store in Store::BOTH {
+        let stage = Stage::on(store).await;
+        let queue = stage.queue().await;
+        let id = queue.enqueue(QUICK).await.unwrap().job.id;
+        let lease = claim_one(&queue, Duration::from_secs(1)).await;
+        let first_end = lease.job().lease_expires_at.unwrap();
+        let extend = Extend::new([Beat::new(lease.key())]).lease(LEASE);
+        assert_eq!(queue.store().extend(extend.clone()).await.unwrap(), [Extended::Ok]);
+        let give_up = tokio::time::Instant::now() + wait_timeout();
+        // For as long as its first end is not past, and once more: that the reaper comes by then is what this is about.
+        while jiff::Timestamp::now() <= first_end + Duration::from_secs(1) {
+            assert_eq!(queue.store().reap(Reap::up_to(10)).await.unwrap(), [], "a live lease was reaped");
+            assert_eq!(queue.store().extend(extend.clone()).await.unwrap(), [Extended::Ok]);
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        loop {
+            let reaped = queue.store().reap(Reap::up_to(10)).await.unwrap();
+            if !reaped.is_empty() {
+                assert_eq!(reaped[0].job_id, id);
+                break;
+            }
+            assert!(tokio::time::Instant::now() < give_up, "{store:?}: a lease that was once alive is never reaped");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+}

@@ -81,6 +81,10 @@ planted_bugs! {
         "leases::f17_a_job_of_four_leases_runs_to_its_end_once_on_sqlite", "a live lease was reaped";
     a_live_lease_that_is_reaped_is_caught_on_postgresql: LiveLeasesReaped,
         "leases::f17_a_job_of_four_leases_runs_to_its_end_once_on_postgresql", "a live lease was reaped";
+    a_claim_that_nobody_checks_is_caught: LeasesUnchecked,
+        "leases::g6_a_lease_that_outlived_its_first_end_is_reaped_at_its_last", "is never reaped";
+    a_reaper_that_forgets_live_leases_is_caught: LiveChecksDropped,
+        "leases::g6_a_lease_that_outlived_its_first_end_is_reaped_at_its_last", "is never reaped";
     a_job_that_is_leased_twice_is_caught_on_sqlite: JobLeasedTwice,
         "leases::f21_thirty_two_claimers_lease_no_job_twice_on_sqlite", "leased twice";
     a_job_that_is_leased_twice_is_caught_on_postgresql: JobLeasedTwice,

@@ -1,7 +1,7 @@
 //! claim: queued, retrying → running. One claim at a time per store; what it costs does not depend on how many jobs
 //! wait, are finished, or belong to kinds and queues nobody asked for. See `lanes` for where it starts to look.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use deadpool_postgres::Object;
 use tokio::time::timeout;
@@ -11,31 +11,16 @@ use uuid::Uuid;
 
 use super::core::{Core, decode};
 use super::error::{DbError, Effect, Retries};
-use super::lanes::{Lane, LanePosition};
-use super::row::{self, JOB_COLUMN_COUNT};
+use super::lane_scan::scan;
+use super::lanes::{AskedLanes, Lane, LanePosition};
+use super::lease_checks::{CheckKey, JOBS_PER_CHECK};
+use super::row::{self, JOB_COLUMN_COUNT, LEASE_EXPIRES_AT};
+use super::timestamp::PgTimestamp;
 use crate::job::limits::BATCH_MAX;
 use crate::job::{ErrorText, Lease, LeaseToken};
 use crate::store::{Claim, Claimed, StoreError, UnrunnableJob, warn_throttled};
 
-pub(super) const LANES: &str = "\
--- lanes: the first ready job of every (queue, kind, priority), by skipping through the index
-WITH RECURSIVE lane AS (
-    (SELECT j.queue, j.kind, j.priority, j.run_at, j.id
-     FROM SCHEMA.jobs j
-     WHERE j.status IN ('queued', 'retrying')
-     ORDER BY j.queue, j.kind, j.priority, j.run_at, j.id
-     LIMIT 1)
-    UNION ALL
-    SELECT next.queue, next.kind, next.priority, next.run_at, next.id
-    FROM lane l CROSS JOIN LATERAL (
-        SELECT j.queue, j.kind, j.priority, j.run_at, j.id
-        FROM SCHEMA.jobs j
-        WHERE j.status IN ('queued', 'retrying') AND (j.queue, j.kind, j.priority) > (l.queue, l.kind, l.priority)
-        ORDER BY j.queue, j.kind, j.priority, j.run_at, j.id
-        LIMIT 1
-    ) next
-)
-SELECT l.queue, l.kind, l.priority, l.run_at, l.id FROM lane l";
+pub(super) use super::lane_scan::lanes;
 
 pub(super) const DEAD_LETTER: &str = "\
 -- bury: claimed just now but unreadable to be run → failed_permanent, as if it had never been started
@@ -45,7 +30,7 @@ WITH told AS (
 buried AS (
     UPDATE SCHEMA.jobs j
     SET status = 'failed_permanent', attempts = j.attempts - 1, last_error = t.reason, finished_at = now(),
-        updated_at = now(), worker = NULL, lease_token = NULL, lease_ms = NULL, lease_expires_at = NULL,
+        died_at = now(), updated_at = now(), worker = NULL, lease_token = NULL, lease_ms = NULL, lease_expires_at = NULL,
         started_at = (SELECT a.started_at FROM SCHEMA.attempts a WHERE a.job_id = j.id ORDER BY a.seq DESC LIMIT 1)
     FROM told t
     WHERE j.id = t.id AND j.lease_token = t.token AND j.lease_expires_at IS NOT NULL
@@ -55,12 +40,18 @@ moved AS (SELECT b.queue, 'running' AS was, 'failed_permanent' AS is_now FROM bu
 COUNTED
 SELECT count(*) FROM buried";
 
+/// 10,000 rows: as many as a claim that asks every lane for more than it may take locks at most.
+const LOCKED_MAX: usize = 10_000;
+
+/// 4 more steps to get past lanes that are empty; then the caller is told to claim again.
+const STEPS_MAX: usize = 4;
+
 /// Whose rows to ask for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Reach {
     /// From each lane as many as are among the best of all.
     Best,
-    /// From each lane as many as there can be: others may have locked what looked best.
+    /// From each lane as many as it may take: others may have locked what looked best.
     Everything,
 }
 
@@ -71,108 +62,132 @@ pub(super) async fn claim(core: &Core, claim: Claim) -> Result<Claimed, StoreErr
     }
     // A claim whose answer was lost is not repeated: its jobs come back when their leases expire.
     let mut retries = Retries::new("claim", Effect::Once);
-    let rows = loop {
+    let gathered = loop {
         match try_claim(core, &claim).await {
-            Ok(rows) => break rows,
+            Ok(gathered) => break gathered,
             Err(error) => retries.again(error).await?,
         }
     };
-    let leases = leases(core, claim.lease, rows).await?;
-    Ok(Claimed::of(&claim, leases))
+    let claimed = Claimed::of(&claim, leases(core, claim.lease, gathered.rows).await?);
+    // Lanes that were not asked may have what the others had not.
+    let more = claimed.more || gathered.left_out;
+    let look_again = if more { None } else { core.lanes.look_again(&claim) };
+    Ok(Claimed { more, look_again, ..claimed })
 }
 
-async fn try_claim(core: &Core, claim: &Claim) -> Result<Vec<Row>, DbError> {
+/// What a claim has leased so far.
+#[derive(Default)]
+struct Gathered {
+    rows: Vec<Row>,
+    /// There are lanes that the last step did not ask.
+    left_out: bool,
+}
+
+async fn try_claim(core: &Core, claim: &Claim) -> Result<Gathered, DbError> {
     let connection = core.pool.get().await?;
-    let mut rows = Vec::new();
-    let answer = timeout(connection.timeout(), gather(core, &connection, claim, &mut rows)).await;
+    let mut gathered = Gathered::default();
+    let answer = timeout(connection.timeout(), gather(core, &connection, claim, &mut gathered)).await;
     match connection.finish(answer) {
-        Err(error) if !rows.is_empty() => {
+        Err(error) if !gathered.rows.is_empty() => {
             // These are leased: thrown away, each would have lost an attempt without having run.
             warn_throttled(&error.during("claim"), "cannot look for more jobs; going on with those that are claimed");
-            Ok(rows)
+            Ok(gathered)
         }
-        answer => answer.map(|()| rows),
+        answer => answer.map(|()| gathered),
     }
 }
 
-async fn gather(core: &Core, connection: &Object, claim: &Claim, rows: &mut Vec<Row>) -> Result<(), DbError> {
+async fn gather(core: &Core, connection: &Object, claim: &Claim, gathered: &mut Gathered) -> Result<(), DbError> {
     let looked = core.lanes.scan_is_due();
     if looked {
         scan(core, connection).await?;
     }
     let reach = if core.lanes.was_short() { Reach::Everything } else { Reach::Best };
-    rows.extend(step(core, connection, claim, reach).await?);
-    let has_seen_all = looked && reach == Reach::Everything;
+    let is_empty = step(core, connection, claim, reach, gathered).await?;
+    let has_seen_all = looked && reach == Reach::Everything && is_empty;
+    let rows = &gathered.rows;
     if !has_seen_all && !claim.is_full(rows.len(), || payload_bytes(rows)) {
-        if !looked {
+        if !looked && core.lanes.may_scan() {
             scan(core, connection).await?;
         }
-        let max_bytes = claim.max_bytes.saturating_sub(payload_bytes(rows));
-        let rest = Claim { max: claim.max - rows.len(), max_bytes, ..claim.clone() };
-        rows.extend(step(core, connection, &rest, Reach::Everything).await?);
+        step(core, connection, &rest(claim, rows), Reach::Everything, gathered).await?;
+    }
+    // Lanes that were found to be empty make way for others.
+    for _ in 0..STEPS_MAX {
+        let rows = &gathered.rows;
+        if !gathered.left_out || claim.is_full(rows.len(), || payload_bytes(rows)) {
+            break;
+        }
+        step(core, connection, &rest(claim, rows), Reach::Everything, gathered).await?;
     }
     Ok(())
+}
+
+/// What is still to be claimed beside these.
+fn rest(claim: &Claim, rows: &[Row]) -> Claim {
+    let max_bytes = claim.max_bytes.saturating_sub(payload_bytes(rows));
+    Claim { max: claim.max - rows.len(), max_bytes, ..claim.clone() }
 }
 
 fn payload_bytes(rows: &[Row]) -> usize {
     rows.iter().map(|row| row.try_get::<_, &str>(3).map_or(0, str::len)).sum()
 }
 
-/// Looks from the beginning: which lanes there are, and where each begins.
-async fn scan(core: &Core, connection: &Object) -> Result<(), DbError> {
-    let (generation, began) = (core.lanes.generation(), Instant::now());
-    let found = lanes(core, connection).await?;
-    core.lanes.scanned(generation, began.elapsed(), found);
-    Ok(())
-}
-
-/// The first ready job of every lane.
-pub(super) async fn lanes(core: &Core, connection: &Object) -> Result<Vec<LanePosition>, DbError> {
-    let statement = connection.prepare_cached(&core.sql.lanes).await?;
-    let mut found = Vec::new();
-    for row in connection.query(&statement, &[]).await? {
-        let lane = Lane { queue: row.try_get(0)?, kind: row.try_get(1)?, priority: row.try_get(2)? };
-        found.push(LanePosition(lane, (row.try_get(3)?, row.try_get(4)?)));
-    }
-    Ok(found)
-}
-
-/// One claim from the lanes that are known.
-async fn step(core: &Core, connection: &Object, claim: &Claim, reach: Reach) -> Result<Vec<Row>, DbError> {
+/// One claim from the lanes that are known. Answers whether these have nothing left that is due.
+async fn step(
+    core: &Core,
+    connection: &Object,
+    claim: &Claim,
+    reach: Reach,
+    gathered: &mut Gathered,
+) -> Result<bool, DbError> {
     let generation = core.lanes.generation();
-    let lanes = core.lanes.for_claim(claim);
+    let AskedLanes { lanes, left_out } = core.lanes.for_claim(claim);
+    gathered.left_out = left_out;
     if lanes.is_empty() {
         core.lanes.claimed(generation, std::iter::empty(), true);
-        return Ok(Vec::new());
+        return Ok(true);
     }
     let statement = connection.prepare_cached(&core.sql.claim).await?;
-    let (wanted, everything) = (claim.max as i64, reach == Reach::Everything || lanes.queues.len() == 1);
+    let (wanted, everything) = (claim.max as i64, reach == Reach::Everything || lanes.len() == 1);
+    let of_each = claim.max.min((LOCKED_MAX / lanes.len()).max(1));
     let (worker, lease_ms) = (claim.worker.as_str(), row::millis(claim.lease));
     let max_bytes = i64::try_from(claim.max_bytes).unwrap_or(i64::MAX);
     // Made here: the server's own cost it a thirtieth of the claim.
     let tokens: Vec<Uuid> = (0..claim.max).map(|_| *LeaseToken::random().as_uuid()).collect();
-    let mut rows = connection
-        .query(
-            &statement,
-            &[
-                &lanes.queues,
-                &lanes.kinds,
-                &lanes.priorities,
-                &lanes.run_ats,
-                &lanes.ids,
-                &wanted,
-                &everything,
-                &worker,
-                &lease_ms,
-                &tokens,
-                &max_bytes,
-            ],
-        )
-        .await?;
+    let checks: Vec<Uuid> = (0..claim.max.div_ceil(JOBS_PER_CHECK)).map(|_| Uuid::new_v4()).collect();
+    let params: [&(dyn ToSql + Sync); 14] = [
+        &lanes.iter().map(|(lane, _)| lane.queue.as_str()).collect::<Vec<_>>(),
+        &lanes.iter().map(|(lane, _)| lane.kind.as_str()).collect::<Vec<_>>(),
+        &lanes.iter().map(|(lane, _)| lane.priority).collect::<Vec<_>>(),
+        &lanes.iter().map(|(_, (run_at, _))| *run_at).collect::<Vec<_>>(),
+        &lanes.iter().map(|(_, (_, id))| *id).collect::<Vec<_>>(),
+        &wanted,
+        &everything,
+        &worker,
+        &lease_ms,
+        &tokens,
+        &max_bytes,
+        &checks,
+        &(JOBS_PER_CHECK as i64),
+        &(of_each as i64),
+    ];
+    let mut rows = connection.query(&statement, &params).await?;
     rows.retain(|row| !log_if_spent(row));
-    let up_to = reached(&rows)?;
-    core.lanes.claimed(generation, up_to.into_iter(), !claim.is_full(rows.len(), || payload_bytes(&rows)));
-    Ok(rows)
+    remember_checks(core, &checks, &rows)?;
+    let reached = reached(&rows)?;
+    let short = !claim.is_full(rows.len(), || payload_bytes(&rows));
+    let mut is_empty = false;
+    if short && everything {
+        let full: Vec<&Lane> =
+            reached.iter().filter(|(_, claimed)| *claimed >= of_each).map(|(LanePosition(lane, ..), _)| lane).collect();
+        is_empty = full.is_empty();
+        let left = lanes.iter().map(|(lane, _)| lane).filter(|lane| !full.contains(lane));
+        core.lanes.emptied(generation, left);
+    }
+    core.lanes.claimed(generation, reached.into_iter().map(|(position, _)| position), short);
+    gathered.rows.extend(rows);
+    Ok(is_empty)
 }
 
 /// Whether the claim found no attempt left and made it a dead letter.
@@ -190,19 +205,38 @@ fn unrunnable(row: &Row, attempts: i32, error: &str) -> UnrunnableJob {
     UnrunnableJob { job_id, kind, attempts: attempts.into(), error: error.to_owned() }
 }
 
-/// The last position of each lane that these rows come from.
-fn reached(rows: &[Row]) -> Result<Vec<LanePosition>, DbError> {
-    let mut reached: Vec<LanePosition> = Vec::new();
+/// Keeps in mind which leases each check is about.
+fn remember_checks(core: &Core, checks: &[Uuid], rows: &[Row]) -> Result<(), DbError> {
+    let mut leases: Vec<(PgTimestamp, Vec<Uuid>)> = checks.iter().map(|_| (PgTimestamp::MAX, Vec::new())).collect();
+    for row in rows {
+        let nth: i64 = row.try_get(JOB_COLUMN_COUNT + 2)?;
+        // The statement numbers from 1.
+        let (at, tokens) = &mut leases[(nth as usize - 1) / JOBS_PER_CHECK];
+        *at = row.try_get::<_, PgTimestamp>(LEASE_EXPIRES_AT)?.min(*at);
+        tokens.push(row.try_get(JOB_COLUMN_COUNT)?);
+    }
+    for (id, (at, tokens)) in checks.iter().zip(leases).filter(|(_, (_, tokens))| !tokens.is_empty()) {
+        core.checks.written(CheckKey { at, id: *id }, &tokens);
+    }
+    Ok(())
+}
+
+/// The last position of each lane that these rows come from, and how many do.
+fn reached(rows: &[Row]) -> Result<Vec<(LanePosition, usize)>, DbError> {
+    let mut reached: Vec<(LanePosition, usize)> = Vec::new();
     for row in rows {
         let (queue, kind, priority): (&str, &str, i16) = (row.try_get(2)?, row.try_get(1)?, row.try_get(5)?);
         let position = (row.try_get(8)?, row.try_get(0)?);
-        let of_lane = |LanePosition(lane, _): &&mut LanePosition| {
+        let of_lane = |(LanePosition(lane, ..), _): &&mut (LanePosition, usize)| {
             lane.priority == priority && lane.kind == kind && lane.queue == queue
         };
         // The newest first: most rows come from the lane of the one before. A name is copied once per lane, not per row.
         match reached.iter_mut().rev().find(of_lane) {
-            Some(LanePosition(_, last)) => *last = position.max(*last),
-            None => reached.push(LanePosition(Lane { queue: queue.into(), kind: kind.into(), priority }, position)),
+            Some((LanePosition(_, last, _), claimed)) => (*last, *claimed) = (position.max(*last), *claimed + 1),
+            None => {
+                let lane = Lane { queue: queue.into(), kind: kind.into(), priority };
+                reached.push((LanePosition(lane, position, Duration::ZERO), 1));
+            }
         }
     }
     Ok(reached)

@@ -8,16 +8,16 @@ WITH lane AS MATERIALIZED (
 ),
 wanted AS MATERIALIZED (
     -- How many of the best come from each lane. Looking does not lock, so that the step below locks what it takes and
-    -- no more; $7 asks every lane for as many as there can be, for when others have locked what looked best or there
-    -- is only one lane, and then one look at each is enough.
+    -- no more; $7 asks every lane for $14, for when others have locked what looked best or there is only one lane, and
+    -- then one look at each is enough.
     SELECT best.queue, best.kind, best.priority, best.run_at, best.id,
-           CASE WHEN $7::boolean THEN $6::bigint ELSE count(*) END AS n
+           CASE WHEN $7::boolean THEN $14::bigint ELSE count(*) END AS n
     FROM (
         SELECT l.*
         FROM lane l CROSS JOIN LATERAL (
             SELECT j.run_at, j.id
             FROM SCHEMA.jobs j
-            WHERE j.status IN ('queued', 'retrying')
+            WHERE j.finished_at IS NULL AND j.group_key IS NULL AND j.lease_expires_at IS NULL
               AND j.queue = l.queue AND j.kind = l.kind AND j.priority = l.priority
               AND (j.run_at, j.id) >= (l.run_at, l.id) AND j.run_at <= now()
             ORDER BY j.run_at, j.id
@@ -37,7 +37,7 @@ picked AS MATERIALIZED (
         SELECT j.id, j.priority, j.run_at, j.status, j.attempts, j.max_attempts, j.worker, j.lease_token,
                j.started_at, j.ended_at, j.outcome, j.last_error, octet_length(j.payload) AS bytes
         FROM SCHEMA.jobs j
-        WHERE j.status IN ('queued', 'retrying')
+        WHERE j.finished_at IS NULL AND j.group_key IS NULL AND j.lease_expires_at IS NULL
           AND j.queue = w.queue AND j.kind = w.kind AND j.priority = w.priority
           AND (j.run_at, j.id) >= (w.run_at, w.id) AND j.run_at <= now()
         ORDER BY j.run_at, j.id
@@ -54,11 +54,11 @@ spent AS (
     -- No attempt left, which only a manual edit can have done: starting it would break the table's rules.
     UPDATE SCHEMA.jobs j
     SET status = 'failed_permanent', last_error = 'no attempt is left: attempts had reached max_attempts while waiting',
-        finished_at = now(), updated_at = now(), worker = NULL, lease_token = NULL, ended_at = NULL, outcome = NULL,
-        progress = NULL
+        finished_at = now(), died_at = now(), updated_at = now(), worker = NULL, lease_token = NULL, ended_at = NULL,
+        outcome = NULL, progress = NULL
     FROM picked p
     WHERE j.id = p.id AND p.attempts >= p.max_attempts
-    RETURNING JOB_COLUMNS, j.lease_token, p.status AS was
+    RETURNING JOB_COLUMNS, j.lease_token, p.status AS was, p.nth
 ),
 past AS (
     INSERT INTO SCHEMA.attempts (job_id, attempt, lease_token, worker, started_at, ended_at, outcome, error)
@@ -75,7 +75,14 @@ started AS (
         started_at = now(), ended_at = NULL, outcome = NULL, progress = NULL, updated_at = now()
     FROM picked p
     WHERE j.id = p.id AND p.attempts < p.max_attempts
-    RETURNING JOB_COLUMNS, j.lease_token, p.status AS was
+    RETURNING JOB_COLUMNS, j.lease_token, p.status AS was, p.nth
+),
+checked AS (
+    -- Nobody would miss a job that is in no check: written with its lease or not at all.
+    INSERT INTO SCHEMA.lease_checks (at, id, jobs)
+    SELECT min(s.lease_expires_at), ($12::uuid[])[1 + (s.nth - 1) / $13::bigint], array_agg(s.id)
+    FROM started s
+    GROUP BY (s.nth - 1) / $13
 ),
 moved AS (
     SELECT s.queue, s.was, 'running' AS is_now FROM started s

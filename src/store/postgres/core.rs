@@ -9,6 +9,7 @@ use tokio_postgres::types::ToSql;
 
 use super::error::{DbError, Effect, Retries};
 use super::lanes::Lanes;
+use super::lease_checks::LeaseChecks;
 use super::pool::{Connector, Pool};
 use super::settings::PostgresSettings;
 use super::sql::Sql;
@@ -28,6 +29,7 @@ pub(super) struct Core {
     pub(super) heartbeats: Pool,
     pub(super) sql: Sql,
     pub(super) lanes: Lanes,
+    pub(super) checks: LeaseChecks,
     pub(super) notifier: Notifier,
     /// The server, for people to read.
     pub(super) shown: Arc<str>,
@@ -37,12 +39,14 @@ pub(super) struct Core {
 
 impl Core {
     pub(super) fn new(connector: &Connector, settings: &PostgresSettings) -> std::io::Result<Self> {
+        let notifier = Notifier::start(connector, settings);
         Ok(Self {
             pool: Pool::new(connector, settings, settings.pool_size),
             heartbeats: Pool::new(&connector.on_a_thread_of_its_own()?, settings, 1),
             sql: Sql::new(&settings.schema),
-            lanes: Lanes::new(settings.low_water_marks),
-            notifier: Notifier::start(connector, settings),
+            lanes: Lanes::new(settings.low_water_marks, notifier.wake().listen()),
+            checks: LeaseChecks::default(),
+            notifier,
             shown: connector.shown.clone(),
             retry_default: settings.retry_default.clone(),
         })

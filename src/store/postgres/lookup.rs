@@ -30,21 +30,22 @@ pub(super) const LIST_DEAD: &str = "\
 -- list of dead letters: jobs below an id, newest first
 SELECT JOB_COLUMNS
 FROM SCHEMA.jobs j
-WHERE j.status IN ('failed_permanent', 'cancelled') AND j.id < $1 AND j.id >= $2
+WHERE j.died_at IS NOT NULL AND j.id < $1 AND j.id >= $2
   AND ($3::text IS NULL OR j.status = $3) AND ($4::text IS NULL OR j.kind = $4) AND ($5::text IS NULL OR j.queue = $5)
 ORDER BY j.id DESC
 OFFSET $6 LIMIT $7";
 
 pub(super) const LIST_RUNNING: &str = "\
 -- list of running jobs: below an id, newest first
-WITH running AS MATERIALIZED (
-    -- Never more than the workers hold. Together with the order, the planner might walk all jobs by id instead.
-    SELECT j.* FROM SCHEMA.jobs j WHERE j.status = 'running'
+WITH named AS MATERIALIZED (
+    SELECT DISTINCT n.id FROM SCHEMA.lease_checks c CROSS JOIN LATERAL unnest(c.jobs) AS n(id) WHERE n.id < $1 AND n.id >= $2
 )
 SELECT JOB_COLUMNS
-FROM running j
-WHERE j.id < $1 AND j.id >= $2
-  AND ($3::text IS NULL OR j.status = $3) AND ($4::text IS NULL OR j.kind = $4) AND ($5::text IS NULL OR j.queue = $5)
+FROM named n CROSS JOIN LATERAL (
+    -- One by one: the planner might walk all jobs by id instead.
+    SELECT j.* FROM SCHEMA.jobs j WHERE j.id = n.id AND j.lease_expires_at IS NOT NULL LIMIT 1
+) j
+WHERE ($3::text IS NULL OR j.status = $3) AND ($4::text IS NULL OR j.kind = $4) AND ($5::text IS NULL OR j.queue = $5)
 ORDER BY j.id DESC
 OFFSET $6 LIMIT $7";
 
@@ -56,8 +57,17 @@ pub(super) const LIST_DEAD_FLOOR: &str = "\
 -- list of dead letters: how far down one call may look
 SELECT j.id
 FROM SCHEMA.jobs j
-WHERE j.status IN ('failed_permanent', 'cancelled') AND j.id < $1
+WHERE j.died_at IS NOT NULL AND j.id < $1
 ORDER BY j.id DESC
+OFFSET $2 LIMIT 1";
+
+pub(super) const LIST_RUNNING_FLOOR: &str = "\
+-- list of running jobs: how far down one call may look
+SELECT n.id
+FROM SCHEMA.lease_checks c CROSS JOIN LATERAL unnest(c.jobs) AS n(id)
+WHERE n.id < $1
+GROUP BY n.id
+ORDER BY n.id DESC
 OFFSET $2 LIMIT 1";
 
 pub(super) const ATTEMPTS: &str = "\
@@ -93,7 +103,7 @@ enum Source {
     All,
     /// `failed_permanent` and `cancelled`, by id.
     Dead,
-    /// `running`: never more than the workers hold, so sorting them is cheap.
+    /// `running`: among the jobs whose leases are to be checked.
     Running,
 }
 
@@ -114,12 +124,12 @@ impl Source {
         }
     }
 
-    /// Finds the row at which one call stops looking; running jobs are all looked at.
-    fn floor(self, sql: &Sql) -> Option<&str> {
+    /// Finds the row at which one call stops looking.
+    fn floor(self, sql: &Sql) -> &str {
         match self {
-            Self::All => Some(&sql.list_floor),
-            Self::Dead => Some(&sql.list_dead_floor),
-            Self::Running => None,
+            Self::All => &sql.list_floor,
+            Self::Dead => &sql.list_dead_floor,
+            Self::Running => &sql.list_running_floor,
         }
     }
 }
@@ -129,9 +139,9 @@ pub(super) async fn list(core: &Core, list: List) -> Result<Page, StoreError> {
     let source = Source::of(&list);
     let before = list.before.map_or(Uuid::max(), |id| *id.as_uuid());
     let filtered = list.status.is_some() || list.kind.is_some() || list.queue.is_some();
-    let floor = match source.floor(&core.sql) {
-        Some(sql) if filtered => floor(core, sql, before, list.offset).await?,
-        _ => None,
+    let floor = match filtered {
+        true => floor(core, source.floor(&core.sql), before, list.offset).await?,
+        false => None,
     };
     let from = floor.unwrap_or(Uuid::nil());
     let (status, kind) = (list.status.map(|status| status.as_str()), list.kind.as_ref().map(|kind| kind.as_str()));

@@ -7,7 +7,8 @@
 //! The verbs on a job's way have a file each, beside their SQL: `enqueue`, `claim`, `extend`, `settle`, `reap`. The others
 //! stand with their noun: `lookup` and `operator` for jobs, `queues`, `kinds`, `tokens`. Around them: `open` and `migrate`;
 //! `pool` connects, `driver` is where the connections live, `core` is what every verb works with, `error` says what to try
-//! again, `batch` lets calls share a commit, `lanes` says where a claim starts to look, `wake` tells other processes.
+//! again, `batch` lets calls share a commit, `lanes` says where a claim starts to look
+//! (`lane_map` keeps them in order, `lane_scan` looks for them), `lease_checks` tells what the reaper need not look at, `wake` tells other processes.
 //!
 //! Nothing here logs what is stored, but the driver does: at `debug` it prints the parameters of every statement. A program
 //! that embeds this keeps the target `tokio_postgres` at `warn` in its own log filter.
@@ -22,7 +23,10 @@ mod error;
 mod extend;
 mod kinds;
 mod known;
+mod lane_map;
+mod lane_scan;
 mod lanes;
+mod lease_checks;
 mod lookup;
 mod migrate;
 #[cfg(feature = "server")]

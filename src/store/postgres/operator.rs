@@ -23,7 +23,8 @@ ended AS (
     -- The table's rules are checked on the row as the statement first saw it, before the newest version, which is
     -- locked above, takes its position. A lease that has ended in between must not be in that one either.
     UPDATE SCHEMA.jobs j
-    SET status = 'cancelled', cancel_requested = true, lease_expires_at = NULL, finished_at = now(), updated_at = now()
+    SET status = 'cancelled', cancel_requested = true, lease_expires_at = NULL, finished_at = now(), died_at = now(),
+        updated_at = now()
     FROM was w WHERE j.id = w.id AND w.status IN ('queued', 'retrying')
     RETURNING j.queue, w.status AS was
 ),
@@ -78,8 +79,8 @@ past AS (
 again AS (
     -- The end of the lease is cleared although it is clear: see cancel.
     UPDATE SCHEMA.jobs j
-    SET status = 'queued', attempts = 0, run_at = now(), cancel_requested = false, finished_at = NULL, result = NULL,
-        progress = NULL, worker = NULL, lease_token = NULL, lease_ms = NULL, lease_expires_at = NULL, outcome = NULL,
+    SET status = 'queued', attempts = 0, run_at = now(), cancel_requested = false, finished_at = NULL, died_at = NULL,
+        result = NULL, progress = NULL, worker = NULL, lease_token = NULL, lease_ms = NULL, lease_expires_at = NULL, outcome = NULL,
         ended_at = NULL, updated_at = now()
     FROM was w
     WHERE j.id = w.id AND w.status IN ('failed_permanent', 'cancelled')

@@ -1,28 +1,33 @@
 //! reap: running → retrying, failed_permanent or cancelled, for leases that have expired. Runs in every process; rows
 //! that another transaction holds locked are left to it. What becomes of a job is [`decide`]'s to say, as in settle.
-
-use std::collections::HashMap;
+//!
+//! There is no index of leases: `lease_checks` says which jobs to look at and when. Every running job is in a check that
+//! is due when its lease ends or before; a pass takes checks and puts back what still runs, in one transaction.
 
 use tokio::time::timeout;
 use tokio_postgres::Row;
+use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
 use super::core::Core;
 use super::error::{DbError, Effect, Retries};
+use super::lease_checks::{CheckKey, JOBS_PER_CHECK};
 use super::settle::Endings;
-use super::{queues, row};
+use super::timestamp::PgTimestamp;
+use super::{lease_checks, queues, row};
 use crate::job::limits::BATCH_MAX;
 use crate::job::{Ending, Expiry, LeaseKey, RetryPolicy, RunningJob, Transition, decide};
-use crate::store::{Reap, Reaped, StoreError};
+use crate::store::{Reap, Reaped, StoreError, warn_throttled};
+
+/// 64 checks, at most 6,400 leases to look up: some tens of milliseconds.
+const CHECKS_PER_PASS: i64 = 64;
+
+/// 256 passes, 1.6 million leases: more than a fleet claims within a lease.
+const PASSES_MAX: usize = 256;
 
 pub(super) async fn reap(core: &Core, reap: Reap) -> Result<Vec<Reaped>, StoreError> {
-    let mut retries = Retries::new("reap", Effect::Once);
-    let reaped = loop {
-        match try_reap(core, reap).await {
-            Ok(reaped) => break reaped,
-            Err(error) => retries.again(error).await?,
-        }
-    };
+    lease_checks::delete_ended(core).await;
+    let reaped = reap_due(core, reap.limit.min(BATCH_MAX)).await?;
     // The reaper comes by regularly, which makes it a good time to tidy up.
     if let Err(error) = queues::roll_up(core).await {
         tracing::debug!(?error, "counts are rolled up another time");
@@ -30,35 +35,75 @@ pub(super) async fn reap(core: &Core, reap: Reap) -> Result<Vec<Reaped>, StoreEr
     Ok(reaped)
 }
 
-async fn try_reap(core: &Core, reap: Reap) -> Result<Vec<Reaped>, DbError> {
+/// Goes through the checks that are due, as far as the limit goes. Most say that their jobs have ended or live on.
+async fn reap_due(core: &Core, limit: usize) -> Result<Vec<Reaped>, StoreError> {
+    let (mut reaped, mut from) = (Vec::new(), CheckKey { at: PgTimestamp::MIN, id: Uuid::nil() });
+    let mut retries = Retries::new("reap", Effect::Once);
+    for _ in 0..PASSES_MAX {
+        if reaped.len() >= limit {
+            break;
+        }
+        match try_pass(core, limit - reaped.len(), from).await {
+            Ok((more, next)) => {
+                reaped.extend(more);
+                match next {
+                    Some(next) => from = next,
+                    None => break,
+                }
+            }
+            Err(error) => match retries.again(error).await {
+                Ok(()) => (),
+                // These are told now or never.
+                Err(error) if !reaped.is_empty() => {
+                    warn_throttled(&error, "cannot look for more expired leases; going on with those that are ended");
+                    break;
+                }
+                Err(error) => return Err(error),
+            },
+        }
+    }
+    Ok(reaped)
+}
+
+/// The next checks that are due, in one transaction: what has expired ends, what has not is put back. Answers where to go on, if
+/// there may be more.
+async fn try_pass(core: &Core, limit: usize, from: CheckKey) -> Result<(Vec<Reaped>, Option<CheckKey>), DbError> {
     let mut connection = core.pool.get().await?;
-    let limit = connection.timeout();
+    let time_limit = connection.timeout();
     let work = async {
         let find = connection.prepare_cached(&core.sql.reap).await?;
         let write = connection.prepare_cached(&core.sql.settle).await?;
         let transaction = connection.transaction().await?;
-        let limit = reap.limit.min(BATCH_MAX) as i64;
-        let expired = transaction.query(&find, &[&limit]).await?;
-        let mut endings = Endings::default();
-        let mut reaped = HashMap::with_capacity(expired.len());
-        for row in &expired {
-            let (lease, attempts, [to, to_if_cancelling], mut answer) = ending(row)?;
+        let params: [&(dyn ToSql + Sync); 5] =
+            [&(limit as i64), &from.at, &from.id, &CHECKS_PER_PASS, &(JOBS_PER_CHECK as i64)];
+        let (mut endings, mut reaped, mut last) = (Endings::default(), Vec::new(), None);
+        for row in transaction.query(&find, &params).await? {
+            if row.try_get::<_, Option<Uuid>>(0)?.is_none() {
+                let is_full = row.try_get::<_, i64>(11)? >= CHECKS_PER_PASS;
+                last = Some((CheckKey { at: row.try_get(9)?, id: row.try_get(10)? }, is_full));
+                continue;
+            }
+            let (lease, attempts, [to, to_if_cancelling], mut answer) = ending(&row)?;
             answer.to = if row.try_get(6)? { to_if_cancelling.to } else { to.to };
-            reaped.insert(lease.job_id, answer);
+            reaped.push((row.try_get::<_, PgTimestamp>(8)?, answer));
             endings.add(lease, to, to_if_cancelling, attempts);
         }
-        if endings.is_empty() {
+        let Some((last, is_full)) = last else {
             transaction.rollback().await?;
-            return Ok(Vec::new());
-        }
-        let written = endings.write(&*transaction, &write).await?;
+            return Ok((Vec::new(), None));
+        };
+        let written = match endings.is_empty() {
+            true => None,
+            false => Some(endings.write(&*transaction, &write).await?),
+        };
         transaction.commit().await?;
-        written.announce(core)?;
-        let ids = expired.iter().map(|row| row.try_get::<_, Uuid>(0).map(row::id));
-        let ids: Vec<_> = ids.collect::<Result<_, _>>()?;
-        Ok(ids.iter().filter_map(|id| reaped.remove(id)).collect())
+        if let Some(written) = written {
+            written.announce(core)?;
+        }
+        reaped.sort_by_key(|(expired_at, answer)| (*expired_at, answer.job_id));
+        Ok((reaped.into_iter().map(|(_, answer)| answer).collect(), is_full.then_some(last)))
     };
-    let answer = timeout(limit, work).await;
+    let answer = timeout(time_limit, work).await;
     connection.finish(answer)
 }
 

@@ -19,6 +19,9 @@ pub(super) const JOB_COLUMNS: &str = "j.id, j.kind, j.queue, j.payload, j.status
 /// How many columns that is.
 pub(super) const JOB_COLUMN_COUNT: usize = 21;
 
+/// Where among them the end of the lease is.
+pub(super) const LEASE_EXPIRES_AT: usize = 14;
+
 /// Reads [`JOB_COLUMNS`] from a row of tokio-postgres or of sqlx: both have a `try_get` that answers what it is asked for.
 macro_rules! job_from {
     ($row:expr, $kind:expr, $queue:expr, $payload:expr) => {{
@@ -30,7 +33,7 @@ macro_rules! job_from {
         let timeout_ms: Option<i64> = row.try_get(9)?;
         let worker: Option<&str> = row.try_get(12)?;
         let started_at: Option<PgTimestamp> = row.try_get(13)?;
-        let lease_expires_at: Option<PgTimestamp> = row.try_get(14)?;
+        let lease_expires_at: Option<PgTimestamp> = row.try_get($crate::store::postgres::row::LEASE_EXPIRES_AT)?;
         let result: Option<&str> = row.try_get(16)?;
         let progress: Option<&str> = row.try_get(17)?;
         let created_at: PgTimestamp = row.try_get(18)?;
@@ -156,5 +159,6 @@ mod tests {
     #[test]
     fn the_columns_are_counted() {
         assert_eq!(JOB_COLUMNS.split(',').count(), JOB_COLUMN_COUNT);
+        assert_eq!(JOB_COLUMNS.split(',').nth(LEASE_EXPIRES_AT).unwrap().trim(), "j.lease_expires_at");
     }
 }

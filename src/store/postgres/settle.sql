@@ -15,13 +15,16 @@ settled AS (
         finished_at = CASE WHEN (CASE WHEN j.cancel_requested THEN t.to_if_cancelling ELSE t.to_status END)
                                 NOT IN ('queued', 'retrying')
                            THEN now() END,
+        died_at = CASE WHEN (CASE WHEN j.cancel_requested THEN t.to_if_cancelling ELSE t.to_status END)
+                            IN ('failed_permanent', 'cancelled')
+                       THEN now() END,
         lease_expires_at = NULL, ended_at = now(), outcome = t.recorded,
         last_error = coalesce(t.error, j.last_error), result = t.result, updated_at = now()
     FROM told t
-    -- A lease that has an end is one that is held. Saying it by status would let the planner walk the index of running
-    -- jobs, dead entries and all, instead of looking each id up.
-    WHERE j.id = t.id AND j.lease_token = t.token AND j.lease_expires_at IS NOT NULL
-    RETURNING j.id, j.lease_token, j.queue, j.kind, j.priority, j.run_at, j.status, j.run_at <= now() AS due
+    -- A lease that has an end is one that is held. Said so that the planner knows nothing about it: told that no job is
+    -- leased, by statistics of an idle hour, it would go through all jobs to find the one instead of looking up each id.
+    WHERE j.id = t.id AND j.lease_token = t.token AND coalesce(j.lease_expires_at, '-infinity') > '-infinity'
+    RETURNING j.id, j.lease_token, j.queue, j.kind, j.priority, j.run_at, j.status, greatest(t.run_in_us, 0) AS wait_us
 ),
 moved AS (SELECT s.queue, 'running' AS was, s.status AS is_now FROM settled s),
 COUNTED
@@ -30,5 +33,5 @@ SELECT array_agg(s.id), array_agg(s.lease_token), NULL, NULL, NULL, NULL, NULL, 
        array_agg(s.lease_token) FILTER (WHERE s.status = 'cancelled')
 FROM settled s
 UNION ALL
-SELECT NULL, NULL, s.id, s.queue, s.kind, s.priority, s.run_at, s.due, NULL FROM settled s
+SELECT NULL, NULL, s.id, s.queue, s.kind, s.priority, s.run_at, s.wait_us, NULL FROM settled s
 WHERE s.status IN ('queued', 'retrying')

@@ -3,7 +3,7 @@
 
 use super::pool::quoted;
 use super::row::JOB_COLUMNS;
-use super::{claim, extend, kinds, known, lookup, operator, queues, settle, tokens};
+use super::{claim, extend, kinds, known, lane_scan, lease_checks, lookup, operator, queues, settle, tokens};
 use crate::planted::{Bug, planted};
 
 macro_rules! statements {
@@ -30,6 +30,7 @@ statements!(
     cancel: operator::CANCEL,
     claim: include_str!("claim.sql"),
     dead_letter: claim::DEAD_LETTER,
+    delete_ended_checks: lease_checks::DELETE_ENDED_CHECKS,
     delete: operator::DELETE,
     delete_kind: kinds::DELETE_KIND,
     delete_token: tokens::DELETE_TOKEN,
@@ -40,12 +41,13 @@ statements!(
     had_token: tokens::HAD_TOKEN,
     kinds: kinds::KINDS,
     known: known::KNOWN,
-    lanes: claim::LANES,
+    lanes: lane_scan::LANES,
     list: lookup::LIST,
     list_dead: lookup::LIST_DEAD,
     list_dead_floor: lookup::LIST_DEAD_FLOOR,
     list_floor: lookup::LIST_FLOOR,
     list_running: lookup::LIST_RUNNING,
+    list_running_floor: lookup::LIST_RUNNING_FLOOR,
     pause: queues::PAUSE,
     paused: queues::PAUSED,
     prune: operator::PRUNE,
@@ -59,6 +61,7 @@ statements!(
     settle_answer: settle::SETTLE_ANSWER,
     settle_facts: settle::SETTLE_FACTS,
     settle_locked: settle::SETTLE_LOCKED,
+    settle_succeeded: include_str!("settle_succeeded.sql"),
     stats: queues::STATS,
     tokens: tokens::TOKENS,
 );
@@ -93,11 +96,21 @@ struct Sabotage {
     left: &'static str,
 }
 
-const SABOTAGES: [Sabotage; 5] = [
+const SABOTAGES: [Sabotage; 7] = [
     Sabotage {
         bug: Bug::SettleUnfenced,
-        taken: " AND j.lease_token = t.token AND j.lease_expires_at IS NOT NULL",
+        taken: " AND j.lease_token = t.token AND coalesce(j.lease_expires_at, '-infinity') > '-infinity'",
         left: "",
+    },
+    Sabotage {
+        bug: Bug::LeasesUnchecked,
+        taken: "FROM started s\n    GROUP BY",
+        left: "FROM started s WHERE false\n    GROUP BY",
+    },
+    Sabotage {
+        bug: Bug::LiveChecksDropped,
+        taken: "WHERE NOT EXISTS (SELECT FROM expired e WHERE e.id = l.id)",
+        left: "WHERE false",
     },
     Sabotage {
         bug: Bug::LiveLeasesReaped,
@@ -140,7 +153,7 @@ mod tests {
     fn what_statements_share_is_written_in() {
         let sql = Sql::with("Jobs of \"Ours\"", &[]);
         let counting = [&sql.cancel, &sql.claim, &sql.dead_letter, &sql.delete, &sql.enqueue, &sql.prune, &sql.redrive];
-        for statement in counting.into_iter().chain([&sql.settle]) {
+        for statement in counting.into_iter().chain([&sql.settle, &sql.settle_succeeded]) {
             assert!(statement.contains("INSERT INTO \"Jobs of \"\"Ours\"\"\".count_deltas"), "{statement}");
             assert!(!statement.contains("COUNTED") && !statement.contains("SCHEMA."), "{statement}");
         }

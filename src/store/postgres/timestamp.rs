@@ -16,6 +16,10 @@ const EPOCH_US: i64 = 946_684_800_000_000;
 pub(super) struct PgTimestamp(i64);
 
 impl PgTimestamp {
+    /// 'infinity' and '-infinity'.
+    pub(super) const MAX: Self = Self(i64::MAX);
+    pub(super) const MIN: Self = Self(i64::MIN);
+
     /// From microseconds since 2000, as on the wire.
     pub(super) fn from_wire(us: i64) -> Self {
         Self(us)
