@@ -7,6 +7,7 @@ use tokio::time::timeout;
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
+use super::counts::ChangeMark;
 use super::error::{DbError, Effect, Retries};
 use super::lanes::Lanes;
 use super::pool::{Connector, Pool};
@@ -28,6 +29,7 @@ pub(super) struct Core {
     pub(super) heartbeats: Pool,
     pub(super) sql: Sql,
     pub(super) lanes: Lanes,
+    pub(super) change_mark: ChangeMark,
     pub(super) notifier: Notifier,
     /// The server, for people to read.
     pub(super) shown: Arc<str>,
@@ -42,6 +44,7 @@ impl Core {
             heartbeats: Pool::new(&connector.on_a_thread_of_its_own()?, settings, 1),
             sql: Sql::new(&settings.schema),
             lanes: Lanes::new(settings.low_water_marks),
+            change_mark: ChangeMark::new(settings.low_water_marks),
             notifier: Notifier::start(connector, settings),
             shown: connector.shown.clone(),
             retry_default: settings.retry_default.clone(),
