@@ -90,8 +90,10 @@ pub(crate) enum Bug {
     ConflictsNotRetried,
     /// SQLite does not look for a job that is tried again.
     RetriesForgotten,
-    /// Every claim looks from the beginning.
+    /// Every claim, and every look at the counts, starts from the beginning.
     MarksIgnored,
+    /// What an open transaction will have changed in the counts is passed over.
+    OpenChangesPassed,
     /// A heartbeat is answered by its token alone, whatever job it names.
     HeartbeatByToken,
     /// The last token that may make others can be deleted: on PostgreSQL by two processes at once, on SQLite by anybody.

@@ -145,13 +145,15 @@ const LOG_COSTS: [&str; 7] = [
     "log_line_prefix = '%d '",
 ];
 
+/// How many pages a line of a plan says.
+fn pages(line: &str) -> u64 {
+    let counts = line.split_whitespace().filter(|word| word.starts_with("hit=") || word.starts_with("read="));
+    counts.filter_map(|word| word.split_once('=')?.1.parse::<u64>().ok()).sum()
+}
+
 /// Pages touched by a claim and by the look for lanes before it, if there was one: the middle of those since this place
 /// of the server's log. About once a second one does look from the beginning; on a slow machine that is once a round.
 fn pages_touched(log: &str) -> u64 {
-    let pages = |line: &str| -> u64 {
-        let counts = line.split_whitespace().filter(|word| word.starts_with("hit=") || word.starts_with("read="));
-        counts.filter_map(|word| word.split_once('=')?.1.parse::<u64>().ok()).sum()
-    };
     let (mut claims, mut lanes) = (Vec::new(), 0);
     for plan in log.split(" LOG:  duration: ") {
         // The first line is of the whole statement.
@@ -194,4 +196,64 @@ async fn f36_claims_stay_flat_while_another_client_holds_back_vacuum() {
     let (early, late) = (rounds[1], last[2]);
     assert!(early > 0, "no plan was logged: nothing was tested");
     assert!(10 * late < 14 * early, "claims do not stay flat: {early} pages became {late}");
+}
+
+/// Pages touched by all statements on the counts since this place of the server's log.
+fn pages_of_counts(log: &str) -> u64 {
+    let of_counts = ["Query Text: -- counts", "Query Text: -- change_mark", "Query Text: -- roll_up"];
+    let plans = log.split(" LOG:  duration: ").filter(|plan| of_counts.iter().any(|name| plan.contains(name)));
+    plans.filter_map(|plan| plan.lines().find(|line| line.contains("Buffers:")).map(pages)).sum()
+}
+
+/// What a look and a roll-up cost after a thousand changes, ten thousand dead ones later.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn f36_counts_stay_flat_while_another_client_holds_back_vacuum() {
+    let cluster = Cluster::start(&LOG_COSTS).await;
+    let stage = Stage::in_cluster(&cluster).await;
+    let queue = stage.queue().await;
+    let other_client = other_client(&stage.url).await;
+    other_client.batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM jobs").await.unwrap();
+    let writer = crate::database::other_client(&stage.url).await;
+    let changes = "DO $$ BEGIN FOR n IN 1..1000 LOOP
+                       INSERT INTO count_deltas (queue, is_now, n) VALUES ('default', 'queued', 1);
+                       COMMIT;
+                   END LOOP; END $$";
+    let mut rounds = Vec::new();
+    for _ in 0..quick_or_long(10, 40) {
+        writer.batch_execute(changes).await.unwrap();
+        // The first raises the mark over what the round before has left, the second is what is measured.
+        queue.store().reap(Reap::up_to(1)).await.unwrap();
+        queue.store().reap(Reap::up_to(1)).await.unwrap();
+        let before = cluster.log().len();
+        let stats = queue.stats().await.unwrap();
+        queue.store().reap(Reap::up_to(1)).await.unwrap();
+        assert_eq!(stats.queues.values().map(|queue| queue.counts[&Status::Queued]).sum::<u64>() % 1000, 0);
+        rounds.push(pages_of_counts(&cluster.log()[before..]));
+    }
+    println!("pages touched by a look at the counts and a roll-up, round by round: {rounds:?}");
+    let (early, late) = (rounds[1], rounds[rounds.len() - 1]);
+    assert!(early > 0, "no plan was logged: nothing was tested");
+    assert!(late < early + 200, "counts do not stay flat: {early} pages became {late}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn f36_a_job_of_a_transaction_that_was_open_for_long_is_counted() {
+    let stage = Stage::on_postgres().await;
+    let queue = stage.queue().await;
+    enqueue(&queue, 1).await;
+    let mut other_client = other_client(&stage.url).await;
+    let mut transaction = other_client.transaction().await.unwrap();
+    queue.enqueue(Task { work_ms: 0, fail_percent: 0 }).within(&mut transaction).await.unwrap();
+    for _ in 0..3 {
+        enqueue(&queue, 1).await;
+        queue.store().reap(Reap::up_to(1)).await.unwrap();
+    }
+    transaction.commit().await.unwrap();
+    let counted = async || -> u64 {
+        let stats = queue.stats().await.unwrap();
+        stats.queues.values().filter_map(|queue| queue.counts.get(&Status::Queued)).sum()
+    };
+    assert_eq!(counted().await, 5, "the job of the transaction is not counted");
+    queue.store().reap(Reap::up_to(1)).await.unwrap();
+    assert_eq!(counted().await, 5, "the job of the transaction is not counted once it is rolled up");
 }

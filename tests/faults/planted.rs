@@ -126,6 +126,10 @@ planted_bugs! {
         "database::f35_a_deadlock_with_another_client_is_tried_again_and_reaches_nobody", "a deadlock reached the caller";
     claims_that_look_from_the_beginning_are_caught: MarksIgnored,
         "database::f36_claims_stay_flat_while_another_client_holds_back_vacuum", "do not stay flat";
+    counts_that_are_looked_at_from_the_beginning_are_caught: MarksIgnored,
+        "database::f36_counts_stay_flat_while_another_client_holds_back_vacuum", "do not stay flat";
+    changes_of_open_transactions_that_are_passed_over_are_caught: OpenChangesPassed,
+        "database::f36_a_job_of_a_transaction_that_was_open_for_long_is_counted", "is not counted";
     a_short_queue_for_new_connections_is_caught: ShortBacklog,
         "overload::f9_a_thousand_clients_that_come_at_once_all_get_a_connection_at_once", "were let in";
     workers_that_wait_behind_everybody_are_caught: NoWorkerThreads,

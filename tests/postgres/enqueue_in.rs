@@ -95,9 +95,9 @@ async fn a_batch_whose_commit_stalls_is_never_said_to_be_refused() {
     // The usual timeouts: the client gives up after 12 s, the second try after 2.5 s more, the server after 20 s.
     let store = Arc::new(PostgresStore::open(PostgresSettings::new(&through)).await.unwrap());
     let keyed = |key: &str| checked(request("default").idempotency_key(key));
-    let enqueue = |job: NewJob| {
+    let enqueue = |jobs: Vec<NewJob>| {
         let store = store.clone();
-        tokio::spawn(async move { store.enqueue(vec![job]).await })
+        tokio::spawn(async move { store.enqueue(jobs).await })
     };
     let mut theirs = database.admin().await;
     let mut transaction = theirs.transaction().await.unwrap();
@@ -111,14 +111,16 @@ async fn a_batch_whose_commit_stalls_is_never_said_to_be_refused() {
     let mut held = Vec::new();
     eventually("two calls wait", async || {
         if waiting().await < 2 {
-            held.push(enqueue(keyed(["a", "b"][held.len() % 2])));
+            held.push(enqueue(vec![keyed(["a", "b"][held.len() % 2])]));
         }
         waiting().await == 2
     })
     .await;
     proxy.hold_back("COMMIT");
-    let batch: Vec<NewJob> = (0..10).map(|n| keyed(&format!("of-the-batch-{n}"))).collect();
-    let ids: Vec<_> = batch.iter().map(|job| job.id()).collect();
+    // Two jobs each, one with a key, so that there is a COMMIT.
+    let call = |n| vec![keyed(&format!("of-the-batch-{n}")), checked(request("default"))];
+    let batch: Vec<Vec<NewJob>> = (0..10).map(call).collect();
+    let ids: Vec<_> = batch.iter().flatten().map(|job| job.id()).collect();
     let calls: Vec<_> = batch.into_iter().map(enqueue).collect();
     for call in held {
         assert_eq!(call.await.unwrap().unwrap_err().kind(), StoreErrorKind::Timeout);
@@ -127,7 +129,7 @@ async fn a_batch_whose_commit_stalls_is_never_said_to_be_refused() {
     let mut unknown = 0;
     for call in calls {
         match call.await.unwrap() {
-            Ok(answers) => assert!(answers[0].created),
+            Ok(answers) => assert!(answers.iter().all(|answer| answer.created)),
             Err(error) => {
                 assert_eq!(error.kind(), StoreErrorKind::OutcomeUnknown, "it may be stored, and is said not to be");
                 unknown += 1;

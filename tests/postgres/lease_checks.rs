@@ -141,8 +141,8 @@ async fn an_expired_job_whose_row_is_locked_is_reaped_later_and_keeps_no_other_w
     enqueue(&store, "default", 3).await;
     let leases = store.claim(claim(3)).await.unwrap().leases;
     advance(&admin, 61 * SECOND).await;
-    let mut stranger = database.admin().await;
-    let lock = stranger.transaction().await.unwrap();
+    let mut other_client = database.admin().await;
+    let lock = other_client.transaction().await.unwrap();
     lock.execute("SELECT FROM jobs WHERE id = $1 FOR UPDATE", &[leases[0].job().id.as_uuid()]).await.unwrap();
     assert_eq!(reap(&store, 2).await, ids(&leases[1..]));
     assert_eq!(uncovered(&admin).await, 0);
@@ -161,8 +161,8 @@ async fn a_reaper_that_dies_halfway_has_taken_nothing() {
     store.extend(alive).await.unwrap();
     advance(&admin, 61 * SECOND).await;
     // The reaper has taken the check and waits for the counts that its settle appends to.
-    let mut stranger = database.admin().await;
-    let lock = stranger.transaction().await.unwrap();
+    let mut other_client = database.admin().await;
+    let lock = other_client.transaction().await.unwrap();
     lock.batch_execute("LOCK TABLE count_deltas IN ACCESS EXCLUSIVE MODE").await.unwrap();
     let reaper = tokio::spawn(async move { store.reap(Reap::up_to(10)).await });
     let waiting = "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'

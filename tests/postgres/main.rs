@@ -10,6 +10,7 @@
 mod changed;
 
 mod batches;
+mod counts;
 mod enqueue_in;
 mod faults;
 mod hot_updates;

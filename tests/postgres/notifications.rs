@@ -75,13 +75,42 @@ async fn an_enqueue_whose_answer_is_lost_on_the_wire_is_stored_once_and_answered
     let cluster = Cluster::shared().await;
     let database = cluster.database().await;
     let (proxy, store) = behind_a_proxy(cluster, &database).await;
-    for key in [None, Some("welcome-42")] {
-        let job = checked(changed(request("lost-answers"), |request| request.idempotency_key = key.map(str::to_owned)));
-        // With a key there is a transaction, and it is the answer to its COMMIT that is lost.
-        proxy.lose_the_answer_to(if key.is_some() { "COMMIT" } else { "lost-answers" });
-        let enqueued = store.enqueue(vec![job.clone()]).await.unwrap().remove(0);
+    let keyed = |key: &str| checked(request("lost-answers").idempotency_key(key));
+    let calls = [
+        ("lost-answers", vec![checked(request("lost-answers"))]),
+        ("lost-answers", vec![keyed("welcome-42")]),
+        // Several jobs with a key are a transaction, and it is the answer to its COMMIT that is lost.
+        ("COMMIT", vec![keyed("welcome-43"), checked(request("lost-answers"))]),
+    ];
+    for (sent, jobs) in calls {
+        proxy.lose_the_answer_to(sent);
+        let enqueued = store.enqueue(jobs.clone()).await.unwrap();
         assert!(proxy.has_lost_an_answer());
-        assert_eq!((enqueued.created, enqueued.job.id), (true, job.id()));
+        assert_eq!(enqueued.len(), jobs.len());
+        for (enqueued, job) in enqueued.iter().zip(&jobs) {
+            assert_eq!((enqueued.created, enqueued.job.id), (true, job.id()));
+        }
     }
-    assert_eq!(count(&store, "lost-answers", Status::Queued).await, 2);
+    assert_eq!(count(&store, "lost-answers", Status::Queued).await, 4);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_enqueue_with_nothing_beside_it_is_one_statement_that_carries_its_notification() {
+    // Its own server: the log is searched for every statement there was.
+    let cluster = Cluster::start(&["log_statement = 'all'"]).await;
+    let database = cluster.database().await;
+    let (here, there) = (database.store().await, database.store().await);
+    let mut wakes = here.wake().listen();
+    eventually("an enqueue in another process wakes this one", async || hears(&mut wakes, &there).await).await;
+    for job in [request("default"), request("default").idempotency_key("welcome-42")] {
+        let before = cluster.log().len();
+        while timeout(Duration::ZERO, wakes.woken()).await.is_ok() {}
+        there.enqueue(vec![checked(job)]).await.unwrap();
+        wakes.woken().await;
+        let log = cluster.log()[before..].to_owned();
+        assert_eq!(log.matches(": -- enqueue_one").count(), 1, "{log}");
+        for other in ["NOTIFY \"", "BEGIN", "COMMIT", "-- known"] {
+            assert!(!log.contains(other), "{other} is another statement:\n{log}");
+        }
+    }
 }

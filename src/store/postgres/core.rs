@@ -7,6 +7,7 @@ use tokio::time::timeout;
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
+use super::counts::ChangeMark;
 use super::error::{DbError, Effect, Retries};
 use super::lanes::Lanes;
 use super::lease_checks::LeaseChecks;
@@ -30,6 +31,7 @@ pub(super) struct Core {
     pub(super) sql: Sql,
     pub(super) lanes: Lanes,
     pub(super) checks: LeaseChecks,
+    pub(super) change_mark: ChangeMark,
     pub(super) notifier: Notifier,
     /// The server, for people to read.
     pub(super) shown: Arc<str>,
@@ -46,6 +48,7 @@ impl Core {
             sql: Sql::new(&settings.schema),
             lanes: Lanes::new(settings.low_water_marks, notifier.wake().listen()),
             checks: LeaseChecks::default(),
+            change_mark: ChangeMark::new(settings.low_water_marks),
             notifier,
             shown: connector.shown.clone(),
             retry_default: settings.retry_default.clone(),

@@ -1,7 +1,7 @@
 //! enqueue: – → queued. Calls that arrive together share a commit; each is stored as a whole or not at all.
 
-use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
 use jiff::Timestamp;
@@ -13,18 +13,24 @@ use uuid::Uuid;
 use super::batch::Flush;
 use super::core::Core;
 use super::error::{self, DbError, Effect, Retries};
-use super::known::{Holders, Probe, digest_of};
+use super::known::digest_of;
 use super::row;
-use crate::job::{JobRecord, NewJob, Start};
+use super::sql::Sql;
+use super::stored::{PerJob, Stored, whole};
+use super::wake::{Carried, Notification};
+use crate::job::{NewJob, Start};
 use crate::planted::{Bug, planted};
-use crate::store::{EnqueueAnswer, Enqueued, KeyTaken, StoreError, StoreErrorKind};
+use crate::store::{EnqueueAnswer, KeyTaken, StoreError, StoreErrorKind};
 
 /// 2 calls of a batch may wait for a lock by themselves. If there are more, the calls behind them are not made to wait
 /// for each in turn.
 const LOCK_TIMEOUTS_MAX: usize = 2;
 
 /// Stores what has gathered.
-pub(super) struct EnqueueFlush(pub(super) Arc<Core>);
+pub(super) struct EnqueueFlush {
+    core: Arc<Core>,
+    in_flight: AtomicUsize,
+}
 
 #[async_trait]
 impl Flush for EnqueueFlush {
@@ -39,39 +45,42 @@ impl Flush for EnqueueFlush {
     }
 
     async fn flush(&self, calls: Vec<Vec<NewJob>>) -> Vec<Result<EnqueueAnswer, StoreError>> {
+        let _in_flight = InFlight::begin(&self.in_flight);
         let mut answers: Vec<Option<Result<EnqueueAnswer, StoreError>>> = calls.iter().map(|_| None).collect();
         // Calls whose key another call of the batch wants too. Which of them gets it is only known once that one is stored.
         let mut later = vec![false; calls.len()];
-        while answers.iter().any(Option::is_none) {
-            let mut open: Vec<usize> =
-                (0..calls.len()).filter(|call| answers[*call].is_none() && !later[*call]).collect();
+        loop {
+            let unanswered: Vec<usize> = (0..calls.len()).filter(|call| answers[*call].is_none()).collect();
+            let tearable = |call: &usize| is_tearable(&calls[*call]);
+            let (mut open, atomicity) = match unanswered.iter().all(tearable) {
+                true => (unanswered, Atomicity::All),
+                false => (unanswered.into_iter().filter(|call| !tearable(call)).collect(), Atomicity::Each),
+            };
             if open.is_empty() {
-                later.fill(false);
-                open = (0..calls.len()).filter(|call| answers[*call].is_none()).collect();
+                break;
             }
+            if open.iter().all(|call| later[*call]) {
+                later.fill(false);
+            }
+            open.retain(|call| !later[*call]);
             let all: Vec<&NewJob> = open.iter().flat_map(|call| &calls[*call]).collect();
-            match self.store(&all).await {
-                Ok(Ok(stored)) => {
+            match self.store(&all, atomicity).await {
+                Ok(stored) => {
+                    let nothing_is_stored = atomicity == Atomicity::All && stored.iter().any(Result::is_err);
                     let mut stored = stored.into_iter();
                     for call in open {
-                        answers[call] = Some(Ok(Ok(stored.by_ref().take(calls[call].len()).collect())));
-                    }
-                }
-                Ok(Err(taken)) => {
-                    let mut first = 0;
-                    for call in open {
-                        let range = first..first + calls[call].len();
-                        first = range.end;
-                        let of_call = taken.iter().filter(|taken| range.contains(&taken.index));
-                        let of_call: Vec<_> =
-                            of_call.map(|taken| KeyTaken { index: taken.index - range.start, ..*taken }).collect();
+                        let answer = whole(stored.by_ref().take(calls[call].len()).collect());
+                        // Of those that were rolled back with another one, each is still to be stored.
                         let is_of_another_call = |taken: &KeyTaken| {
-                            all.iter().enumerate().any(|(n, job)| job.id() == taken.by && !range.contains(&n))
+                            let by = |job: &&NewJob| job.id() == taken.by;
+                            all.iter().any(by) && !calls[call].iter().any(|job| by(&job))
                         };
-                        if of_call.iter().any(is_of_another_call) {
-                            later[call] = true;
-                        } else if !of_call.is_empty() {
-                            answers[call] = Some(Ok(Err(of_call)));
+                        match &answer {
+                            Ok(_) if nothing_is_stored => (),
+                            Err(taken) if nothing_is_stored && taken.iter().any(is_of_another_call) => {
+                                later[call] = true;
+                            }
+                            _ => answers[call] = Some(Ok(answer)),
                         }
                     }
                 }
@@ -88,6 +97,19 @@ impl Flush for EnqueueFlush {
     }
 }
 
+/// What is stored together or not at all.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Atomicity {
+    /// The statement stores what it can, which cannot tear a call apart.
+    Each,
+    /// In a transaction: a call of several jobs is rolled back if one of its keys belongs to another job.
+    All,
+}
+
+fn is_tearable(call: &[NewJob]) -> bool {
+    call.len() > 1 && call.iter().any(|job| job.idempotency_key().is_some())
+}
+
 /// A row that cannot be stored, or a key in a transaction that somebody keeps open. Not if an earlier try may have
 /// stored the batch: then the lock is its own, and what is stored must not be said to be refused.
 fn is_of_one_call(error: &StoreError) -> bool {
@@ -96,6 +118,10 @@ fn is_of_one_call(error: &StoreError) -> bool {
 }
 
 impl EnqueueFlush {
+    pub(super) fn new(core: Arc<Core>) -> Self {
+        Self { core, in_flight: AtomicUsize::new(0) }
+    }
+
     async fn one_by_one(&self, calls: impl Iterator<Item = &Vec<NewJob>>) -> Vec<Result<EnqueueAnswer, StoreError>> {
         let (mut answers, mut lock_timeouts) = (Vec::new(), Vec::new());
         for call in calls {
@@ -103,115 +129,129 @@ impl EnqueueFlush {
                 answers.push(Err(StoreError::clone(error)));
                 continue;
             }
-            let answer = self.store(&call.iter().collect::<Vec<_>>()).await;
+            let atomicity = if is_tearable(call) { Atomicity::All } else { Atomicity::Each };
+            let answer = self.store(&call.iter().collect::<Vec<_>>(), atomicity).await;
             lock_timeouts.extend(answer.as_ref().err().filter(|error| error::is_lock_timeout(error)).cloned());
-            answers.push(answer);
+            answers.push(answer.map(|stored| whole(stored)));
         }
         answers
     }
 
-    async fn store(&self, jobs: &[&NewJob]) -> Result<EnqueueAnswer, StoreError> {
+    async fn store(&self, jobs: &[&NewJob], atomicity: Atomicity) -> Result<Vec<PerJob>, StoreError> {
         // An id is only ever used once, so a call whose answer was lost can be sent again: what it stored is known by it.
         let mut retries = Retries::new(Self::VERB, Effect::Repeatable);
-        let answer = loop {
-            match self.try_store(jobs).await {
-                Ok(answer) => break answer,
+        let mut carried = self.carried(jobs);
+        let answers = loop {
+            match self.try_store(jobs, atomicity, carried.as_ref().map(Carried::notification)).await {
+                Ok(answers) => break answers,
+                // Nothing is stored, and it may have been the notification that failed.
+                Err(error) if carried.is_some() && !error.is_unknown() => carried = None,
                 Err(error) => retries.again(error).await?,
             }
         };
-        let new = answer.iter().flatten().filter(|one| one.created).map(|one| &one.job);
-        self.0.lanes.lower(new.clone().map(Into::into));
-        if new.clone().any(|job| job.run_at <= job.created_at) {
-            self.0.notifier.notify();
+        let new = answers.iter().flatten().filter(|one| one.created).map(|one| &one.job);
+        self.core.lanes.lower(new.clone().map(Into::into));
+        match carried {
+            Some(carried) if new.clone().next().is_some() => carried.sent(),
+            _ if new.clone().any(|job| job.run_at <= job.created_at) => self.core.notifier.notify(),
+            _ => (),
         }
-        Ok(answer)
+        Ok(answers)
     }
 
-    async fn try_store(&self, jobs: &[&NewJob]) -> Result<EnqueueAnswer, DbError> {
-        let mut connection = self.0.pool.get().await?;
+    /// The notification, if these jobs are one that is due and nothing else is under way. Who has something beside it may
+    /// not be the one that others wait for.
+    fn carried(&self, jobs: &[&NewJob]) -> Option<Carried<'_>> {
+        let [job] = jobs else { return None };
+        let is_alone = self.in_flight.load(Ordering::Relaxed) == 1;
+        if is_alone && matches!(job.start(), Start::Now) { self.core.notifier.carry() } else { None }
+    }
+
+    async fn try_store(
+        &self,
+        jobs: &[&NewJob],
+        atomicity: Atomicity,
+        notification: Option<&Notification>,
+    ) -> Result<Vec<PerJob>, DbError> {
+        let mut connection = self.core.pool.get().await?;
         let limit = connection.timeout();
+        let sql = &self.core.sql;
         let work = async {
-            let statements = EnqueueStatements {
-                enqueue: connection.prepare_cached(&self.0.sql.enqueue).await?,
-                known: connection.prepare_cached(&self.0.sql.known).await?,
-                get: connection.prepare_cached(&self.0.sql.get).await?,
-            };
-            if jobs.iter().all(|job| job.idempotency_key().is_none()) {
-                return store(&***connection, &statements, jobs).await;
+            let statement = connection.prepare_cached(insert_sql(sql, jobs)).await?;
+            if atomicity == Atomicity::Each {
+                let mut stored = insert(&***connection, &statement, jobs, notification).await?;
+                if !stored.missing().is_empty() {
+                    let known = connection.prepare_cached(&sql.known).await?;
+                    let get = connection.prepare_cached(&sql.get).await?;
+                    stored.look_up(&***connection, &known, &get).await?;
+                }
+                return stored.answers();
             }
+            let known = connection.prepare_cached(&sql.known).await?;
+            let get = connection.prepare_cached(&sql.get).await?;
             let transaction = connection.transaction().await?;
-            let answer = store(&*transaction, &statements, jobs).await?;
-            match &answer {
-                Ok(_) => transaction.commit().await?,
-                Err(_) => transaction.rollback().await?,
+            let mut stored = insert(&*transaction, &statement, jobs, notification).await?;
+            if !stored.missing().is_empty() {
+                stored.look_up(&*transaction, &known, &get).await?;
             }
-            Ok(answer)
+            let answers = stored.answers()?;
+            match answers.iter().all(Result::is_ok) {
+                true => transaction.commit().await?,
+                false => transaction.rollback().await?,
+            }
+            Ok(answers)
         };
         let answer = timeout(limit, work).await;
         connection.finish(answer)
     }
 }
 
-/// What [`store`] needs prepared.
-pub(super) struct EnqueueStatements {
-    pub(super) enqueue: Statement,
-    pub(super) known: Statement,
-    pub(super) get: Statement,
+/// Counts a flush for as long as it lasts.
+struct InFlight<'a>(&'a AtomicUsize);
+
+impl<'a> InFlight<'a> {
+    fn begin(flushes: &'a AtomicUsize) -> Self {
+        flushes.fetch_add(1, Ordering::Relaxed);
+        Self(flushes)
+    }
 }
 
-/// Stores the jobs; the answers are in their order. If keys are taken, the caller has to roll back.
-pub(super) async fn store(
+impl Drop for InFlight<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// The statement that stores these jobs; to be given to [`insert`].
+pub(super) fn insert_sql<'a>(sql: &'a Sql, jobs: &[&NewJob]) -> &'a str {
+    if jobs.len() == 1 { &sql.enqueue_one } else { &sql.enqueue }
+}
+
+/// Stores the jobs that are not there yet.
+pub(super) async fn insert<'a>(
     client: &impl GenericClient,
-    statements: &EnqueueStatements,
-    jobs: &[&NewJob],
-) -> Result<EnqueueAnswer, DbError> {
+    statement: &Statement,
+    jobs: &'a [&'a NewJob],
+    notification: Option<&Notification>,
+) -> Result<Stored<'a>, DbError> {
     let columns = Columns::of(jobs);
-    let mut stored = Stored::with_capacity(jobs.len());
-    for row in client.query(&statements.enqueue, &columns.params()).await? {
-        stored.insert(row.try_get(0)?, (row.try_get(1)?, row.try_get(2)?));
+    let rows = match jobs.len() {
+        1 => {
+            client
+                .query(
+                    statement,
+                    &columns
+                        .params_of_one(&notification.map(|one| &*one.sender), &notification.map(|one| &*one.channel)),
+                )
+                .await?
+        }
+        _ => client.query(statement, &columns.params()).await?,
+    };
+    let mut stored = Stored::of(jobs);
+    for row in rows {
+        stored.new.insert(row.try_get(0)?, (row.try_get(1)?, row.try_get(2)?));
     }
-    let missing: Vec<&NewJob> = jobs.iter().copied().filter(|job| !stored.contains_key(job.id().as_uuid())).collect();
-    let mut holders = Holders::default();
-    let mut records = HashMap::new();
-    if !missing.is_empty() {
-        let probe = Probe::of(&missing);
-        for row in client.query(&statements.known, &[&probe.ids, &probe.keys, &probe.digests]).await? {
-            holders.insert(row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
-        }
-        if let Some(ids) = holders.ids_if_none_is_taken() {
-            for row in client.query(&statements.get, &[&ids]).await? {
-                records.insert(row.try_get(0)?, row::job(&row)?);
-            }
-        }
-    }
-    answer(jobs, &stored, &holders, &records)
-}
-
-/// `run_at` and `created_at` of the jobs that are new.
-pub(super) type Stored = HashMap<Uuid, (Timestamp, Timestamp)>;
-
-/// From what the three statements said.
-pub(super) fn answer(
-    jobs: &[&NewJob],
-    stored: &Stored,
-    holders: &Holders,
-    records: &HashMap<Uuid, JobRecord>,
-) -> Result<EnqueueAnswer, DbError> {
-    let taken = holders.taken(jobs);
-    if !taken.is_empty() {
-        return Ok(Err(taken));
-    }
-    let answers = jobs.iter().map(|job| {
-        let id = job.id();
-        if let Some((run_at, created_at)) = stored.get(id.as_uuid()) {
-            return Ok(Enqueued { created: true, job: job.as_stored(*run_at, *created_at) });
-        }
-        match holders.of(job).and_then(|holder| records.get(&holder)) {
-            Some(known) => Ok(Enqueued { created: known.id == id, job: known.clone() }),
-            None => Err(DbError::moved("a key was taken, and free again a moment later")),
-        }
-    });
-    answers.collect::<Result<_, _>>().map(Ok)
+    Ok(stored)
 }
 
 /// The columns of the statement, one array each.
@@ -273,6 +313,27 @@ impl<'a> Columns<'a> {
             &self.timeout_ms,
             &self.keys,
             &self.digests,
+        ]
+    }
+    fn params_of_one<'b>(
+        &'b self,
+        payload: &'b Option<&str>,
+        channel: &'b Option<&str>,
+    ) -> [&'b (dyn ToSql + Sync); 13] {
+        [
+            &self.ids[0],
+            &self.kinds[0],
+            &self.queues[0],
+            &self.payloads[0],
+            &self.priorities[0],
+            &self.max_attempts[0],
+            &self.at_us[0],
+            &self.delay_us[0],
+            &self.timeout_ms[0],
+            &self.keys[0],
+            &self.digests[0],
+            payload,
+            channel,
         ]
     }
 }

@@ -1,10 +1,12 @@
 //! Enqueue inside the caller's own transaction: the job exists if, and only if, the caller commits.
 
-use tokio_postgres::Transaction;
+use tokio_postgres::{Statement, Transaction};
 
 use super::PostgresStore;
-use super::enqueue::{EnqueueStatements, store};
+use super::enqueue::{insert, insert_sql};
 use super::error::DbError;
+use super::sql::Sql;
+use super::stored::{PerJob, whole};
 use super::wake::channel;
 use crate::job::NewJob;
 use crate::store::{EnqueueAnswer, Enqueued, NotStored};
@@ -69,22 +71,41 @@ impl PostgresStore {
         if jobs.is_empty() {
             return Ok(Ok(Vec::new()));
         }
-        let statements = EnqueueStatements {
-            enqueue: transaction.prepare(&self.core.sql.enqueue).await?,
-            known: transaction.prepare(&self.core.sql.known).await?,
-            get: transaction.prepare(&self.core.sql.get).await?,
-        };
         let jobs: Vec<&NewJob> = jobs.iter().collect();
-        let within = transaction.savepoint("steadfast_enqueue").await?;
-        let answer = store(&within, &statements, &jobs).await?;
-        if answer.is_err() {
-            within.rollback().await?;
-            return Ok(answer);
+        let sql = &self.core.sql;
+        let statement = transaction.prepare(insert_sql(sql, &jobs)).await?;
+        // Without a key there is nothing to take back: what fails then breaks the transaction, as SQL errors do.
+        let answers = match jobs.iter().any(|job| job.idempotency_key().is_some()) {
+            true => {
+                let within = transaction.savepoint("steadfast_enqueue").await?;
+                let answers = try_store(&within, sql, &statement, &jobs).await?;
+                match answers.iter().all(Result::is_ok) {
+                    true => within.commit().await?,
+                    false => within.rollback().await?,
+                }
+                answers
+            }
+            false => try_store(transaction, sql, &statement, &jobs).await?,
+        };
+        if answers.iter().all(Result::is_ok) {
+            // Delivered at commit, and not at all if there is none.
+            let channel = channel(&self.schema);
+            transaction.execute("SELECT pg_catalog.pg_notify($1, '')", &[&channel]).await?;
         }
-        within.commit().await?;
-        // Delivered at commit, and not at all if there is none.
-        let channel = channel(&self.schema);
-        transaction.execute("SELECT pg_catalog.pg_notify($1, '')", &[&channel]).await?;
-        Ok(answer)
+        Ok(whole(answers))
     }
+}
+
+async fn try_store(
+    transaction: &Transaction<'_>,
+    sql: &Sql,
+    statement: &Statement,
+    jobs: &[&NewJob],
+) -> Result<Vec<PerJob>, DbError> {
+    let mut stored = insert(transaction, statement, jobs, None).await?;
+    if !stored.missing().is_empty() {
+        let (known, get) = (transaction.prepare(&sql.known).await?, transaction.prepare(&sql.get).await?);
+        stored.look_up(transaction, &known, &get).await?;
+    }
+    stored.answers()
 }

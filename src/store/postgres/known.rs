@@ -8,9 +8,9 @@ use uuid::Uuid;
 use super::core::{Core, decode};
 use super::error::Effect;
 use super::{lookup, row};
-use crate::job::NewJob;
+use crate::job::{JobId, NewJob};
 use crate::planted::{Bug, planted};
-use crate::store::{KeyTaken, Known, StoreError};
+use crate::store::{Known, StoreError};
 
 pub(super) const KNOWN: &str = "\
 -- known: which jobs have these ids or keys already, and whether they are the ones asked for
@@ -41,17 +41,14 @@ impl Holders {
         self.0.get(job.id().as_uuid()).map(|holder| holder.job)
     }
 
-    /// Whose records the answer needs; `None` if it will be a refusal.
-    pub(super) fn ids_if_none_is_taken(&self) -> Option<Vec<Uuid>> {
-        self.0.values().all(|holder| holder.is_same).then(|| self.0.values().map(|holder| holder.job).collect())
+    /// The jobs that were asked for and are there already.
+    pub(super) fn same(&self) -> Vec<Uuid> {
+        self.0.values().filter(|holder| holder.is_same).map(|holder| holder.job).collect()
     }
 
-    pub(super) fn taken(&self, jobs: &[&NewJob]) -> Vec<KeyTaken> {
-        let taken = jobs.iter().enumerate().filter_map(|(index, job)| {
-            let holder = self.0.get(job.id().as_uuid()).filter(|holder| !holder.is_same)?;
-            Some(KeyTaken { index, by: row::id(holder.job) })
-        });
-        taken.collect()
+    /// The other job that has the key of this one.
+    pub(super) fn other(&self, job: &NewJob) -> Option<JobId> {
+        self.0.get(job.id().as_uuid()).filter(|holder| !holder.is_same).map(|holder| row::id(holder.job))
     }
 }
 
@@ -82,7 +79,7 @@ pub(super) async fn known(core: &Core, jobs: Vec<NewJob>) -> Result<Vec<Option<K
         let (asked, job, is_same) = decode("known", holder())?;
         holders.insert(asked, job, is_same);
     }
-    let same = holders.0.values().filter(|holder| holder.is_same).map(|holder| row::id(holder.job)).collect();
+    let same = holders.same().into_iter().map(row::id).collect();
     let records = lookup::get(core, same).await?.into_iter().flatten();
     let records: HashMap<_, _> = records.map(|job| (*job.id.as_uuid(), job)).collect();
     let known = jobs.iter().map(|job| match holders.0.get(job.id().as_uuid())? {

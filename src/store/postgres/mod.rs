@@ -16,6 +16,7 @@
 mod batch;
 mod claim;
 mod core;
+mod counts;
 mod driver;
 mod enqueue;
 mod enqueue_in;
@@ -42,6 +43,7 @@ mod settle;
 mod sql;
 #[cfg(feature = "sqlx")]
 mod sqlx;
+mod stored;
 mod timestamp;
 mod tls;
 mod tokens;
@@ -99,7 +101,7 @@ impl PostgresStore {
         let core = Core::new(&connector, &settings).map_err(|error| pool::no_thread(&connector.shown, error))?;
         let core = Arc::new(core);
         let turn_timeout = settings.wait_timeout + settings.statement_timeout;
-        let (enqueues, flush_enqueues) = Batcher::new(EnqueueFlush(core.clone()), turn_timeout);
+        let (enqueues, flush_enqueues) = Batcher::new(EnqueueFlush::new(core.clone()), turn_timeout);
         let (settles, flush_settles) = Batcher::new(SettleFlush(core.clone()), turn_timeout);
         // Beside their connections: from a call to its answer there are two changes of thread, not four.
         connector.driver().spawn(flush_enqueues);

@@ -3,7 +3,7 @@
 
 use super::pool::quoted;
 use super::row::JOB_COLUMNS;
-use super::{claim, extend, kinds, known, lane_scan, lease_checks, lookup, operator, queues, settle, tokens};
+use super::{claim, counts, extend, kinds, known, lane_scan, lease_checks, lookup, operator, queues, settle, tokens};
 use crate::planted::{Bug, planted};
 
 macro_rules! statements {
@@ -28,13 +28,16 @@ macro_rules! statements {
 statements!(
     attempts: lookup::ATTEMPTS,
     cancel: operator::CANCEL,
+    change_mark: counts::CHANGE_MARK,
     claim: include_str!("claim.sql"),
+    counts: counts::COUNTS,
     dead_letter: claim::DEAD_LETTER,
     delete_ended_checks: lease_checks::DELETE_ENDED_CHECKS,
     delete: operator::DELETE,
     delete_kind: kinds::DELETE_KIND,
     delete_token: tokens::DELETE_TOKEN,
     enqueue: include_str!("enqueue.sql"),
+    enqueue_one: include_str!("enqueue_one.sql"),
     extend: include_str!("extend.sql"),
     extend_locked: extend::EXTEND_LOCKED,
     get: lookup::GET,
@@ -48,6 +51,7 @@ statements!(
     list_floor: lookup::LIST_FLOOR,
     list_running: lookup::LIST_RUNNING,
     list_running_floor: lookup::LIST_RUNNING_FLOOR,
+    oldest_ready: queues::OLDEST_READY,
     pause: queues::PAUSE,
     paused: queues::PAUSED,
     prune: operator::PRUNE,
@@ -56,24 +60,20 @@ statements!(
     reap: include_str!("reap.sql"),
     redrive: operator::REDRIVE,
     resume: queues::RESUME,
-    roll_up: queues::ROLL_UP,
+    roll_up: counts::ROLL_UP,
     settle: include_str!("settle.sql"),
     settle_answer: settle::SETTLE_ANSWER,
     settle_facts: settle::SETTLE_FACTS,
     settle_locked: settle::SETTLE_LOCKED,
     settle_succeeded: include_str!("settle_succeeded.sql"),
-    stats: queues::STATS,
     tokens: tokens::TOKENS,
 );
 
 /// Appends what a statement changes in the counts. The statement has a `moved (queue, was, is_now)`, one row for each job;
 /// `was` is null for a job that is new, `is_now` for one that is gone.
 const COUNTED: &str = "counted AS (
-    INSERT INTO SCHEMA.count_deltas (queue, status, delta)
-    SELECT moves.queue, change.status, change.sign * moves.n
-    FROM (SELECT m.queue, m.was, m.is_now, count(*) AS n FROM moved m GROUP BY m.queue, m.was, m.is_now) moves
-        CROSS JOIN LATERAL (VALUES (moves.was, -1), (moves.is_now, 1)) AS change(status, sign)
-    WHERE change.status IS NOT NULL
+    INSERT INTO SCHEMA.count_deltas (queue, was, is_now, n)
+    SELECT m.queue, m.was, m.is_now, count(*) FROM moved m GROUP BY m.queue, m.was, m.is_now
 )";
 
 impl Sql {
@@ -96,7 +96,7 @@ struct Sabotage {
     left: &'static str,
 }
 
-const SABOTAGES: [Sabotage; 7] = [
+const SABOTAGES: [Sabotage; 8] = [
     Sabotage {
         bug: Bug::SettleUnfenced,
         taken: " AND j.lease_token = t.token AND coalesce(j.lease_expires_at, '-infinity') > '-infinity'",
@@ -119,6 +119,7 @@ const SABOTAGES: [Sabotage; 7] = [
     },
     Sabotage { bug: Bug::JobLeasedTwice, taken: "FOR UPDATE SKIP LOCKED\n    ) ready", left: ") ready" },
     Sabotage { bug: Bug::LastAdminDeleted, taken: "ORDER BY t.id FOR UPDATE", left: "" },
+    Sabotage { bug: Bug::OpenChangesPassed, taken: "pg_snapshot_xmin(", left: "pg_snapshot_xmax(" },
     Sabotage { bug: Bug::CauseForgotten, taken: "WHERE p.lease_token IS NOT NULL", left: "WHERE false" },
 ];
 
@@ -152,7 +153,16 @@ mod tests {
     #[test]
     fn what_statements_share_is_written_in() {
         let sql = Sql::with("Jobs of \"Ours\"", &[]);
-        let counting = [&sql.cancel, &sql.claim, &sql.dead_letter, &sql.delete, &sql.enqueue, &sql.prune, &sql.redrive];
+        let counting = [
+            &sql.cancel,
+            &sql.claim,
+            &sql.dead_letter,
+            &sql.delete,
+            &sql.enqueue,
+            &sql.enqueue_one,
+            &sql.prune,
+            &sql.redrive,
+        ];
         for statement in counting.into_iter().chain([&sql.settle, &sql.settle_succeeded]) {
             assert!(statement.contains("INSERT INTO \"Jobs of \"\"Ours\"\"\".count_deltas"), "{statement}");
             assert!(!statement.contains("COUNTED") && !statement.contains("SCHEMA."), "{statement}");

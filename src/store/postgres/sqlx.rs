@@ -1,17 +1,16 @@
 //! Enqueue inside the caller's own sqlx transaction; the twin of `enqueue_in`.
 
-use std::collections::HashMap;
-
 use sqlx::error::BoxDynError;
 use sqlx::postgres::{PgRow, PgTypeInfo, PgValueFormat, PgValueRef};
 use sqlx::{AssertSqlSafe, Connection, Decode, Postgres, Row, Transaction, Type};
 
 use super::PostgresStore;
-use super::enqueue::{Columns, Stored, answer};
+use super::enqueue::Columns;
 use super::enqueue_in::{CallerTransaction, sealed};
 use super::error::{Cause, DbError};
-use super::known::{Holders, Probe};
+use super::known::Probe;
 use super::row;
+use super::stored::{Stored, whole};
 use super::timestamp::PgTimestamp;
 use super::wake::channel;
 use crate::job::{JobRecord, NewJob};
@@ -66,28 +65,25 @@ impl PostgresStore {
             .bind(&columns.digests)
             .fetch_all(&mut *within)
             .await?;
-        let mut stored = Stored::with_capacity(rows.len());
+        let mut stored = Stored::of(&jobs);
         for row in &rows {
             let (run_at, created_at): (PgTimestamp, PgTimestamp) = (row.try_get(1)?, row.try_get(2)?);
-            stored.insert(row.try_get(0)?, (run_at.timestamp(), created_at.timestamp()));
+            stored.new.insert(row.try_get(0)?, (run_at.timestamp(), created_at.timestamp()));
         }
-        let missing: Vec<&NewJob> =
-            jobs.iter().copied().filter(|job| !stored.contains_key(job.id().as_uuid())).collect();
-        let (probe, mut holders, mut records) = (Probe::of(&missing), Holders::default(), HashMap::new());
+        let missing = stored.missing();
         if !missing.is_empty() {
+            let probe = Probe::of(&missing);
             let query = sqlx::query(AssertSqlSafe(self.core.sql.known.clone()));
             let query = query.bind(&probe.ids).bind(&probe.keys).bind(&probe.digests);
             for row in query.fetch_all(&mut *within).await? {
-                holders.insert(row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
+                stored.holders.insert(row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
             }
-            if let Some(ids) = holders.ids_if_none_is_taken() {
-                let query = sqlx::query(AssertSqlSafe(self.core.sql.get.clone()));
-                for row in query.bind(ids).fetch_all(&mut *within).await? {
-                    records.insert(row.try_get(0)?, job(&row)?);
-                }
+            let query = sqlx::query(AssertSqlSafe(self.core.sql.get.clone()));
+            for row in query.bind(stored.holders.same()).fetch_all(&mut *within).await? {
+                stored.records.insert(row.try_get(0)?, job(&row)?);
             }
         }
-        let answer = answer(&jobs, &stored, &holders, &records);
+        let answer = stored.answers().map(whole);
         if !matches!(answer, Ok(Ok(_))) {
             within.rollback().await?;
             return Ok(answer);

@@ -135,11 +135,14 @@ CREATE TABLE SCHEMA.counts (
     n      bigint NOT NULL,
     PRIMARY KEY (queue, status)
 ) WITH (fillfactor = 50);
+-- One row for each transition in a transaction: `n` jobs went from `was` (null: are new) to `is_now` (null: are gone).
 CREATE TABLE SCHEMA.count_deltas (
-    seq    bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    -- Who appended it: what a transaction that has ended appended is there, and nothing is added to it (ADR 12).
+    xid    xid8 NOT NULL DEFAULT pg_catalog.pg_current_xact_id(),
     queue  text COLLATE "C" NOT NULL,
-    status text COLLATE "C" NOT NULL,
-    delta  bigint NOT NULL
+    was    text COLLATE "C",
+    is_now text COLLATE "C",
+    n      bigint NOT NULL
 ) WITH (
     autovacuum_vacuum_scale_factor = 0,
     autovacuum_vacuum_threshold = 5000,
@@ -147,6 +150,7 @@ CREATE TABLE SCHEMA.count_deltas (
     autovacuum_vacuum_insert_threshold = 50000,
     autovacuum_vacuum_cost_delay = 0
 );
+CREATE INDEX count_deltas_xid ON SCHEMA.count_deltas (xid);
 
 CREATE TABLE SCHEMA.paused_queues (
     queue     text COLLATE "C" PRIMARY KEY,
