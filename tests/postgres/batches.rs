@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use steadfast::job::Status;
-use steadfast::store::{JobStore, Reap};
+use steadfast::store::{JobStore, Reap, StatsRequest};
 
 use crate::support::postgres::Cluster;
 use crate::work::{checked, claim, count, enqueue, request, settle_all};
@@ -55,7 +55,7 @@ async fn counts_are_the_same_before_and_after_they_are_rolled_up() {
     enqueue(&store, "b", 20).await;
     let leases = store.claim(claim(15)).await.unwrap().leases;
     settle_all(&store, &leases[..5]).await.unwrap();
-    let before = store.stats().await.unwrap();
+    let before = store.stats(StatsRequest::new()).await.unwrap();
     store.reap(Reap::up_to(100)).await.unwrap();
     let admin = database.admin().await;
     let loose: i64 = admin.query_one("SELECT count(*) FROM count_deltas", &[]).await.unwrap().get(0);
@@ -63,7 +63,7 @@ async fn counts_are_the_same_before_and_after_they_are_rolled_up() {
     let counts = |stats: &steadfast::store::Stats| {
         stats.queues.iter().map(|(name, queue)| (name.clone(), queue.counts.clone())).collect::<Vec<_>>()
     };
-    assert_eq!(counts(&store.stats().await.unwrap()), counts(&before));
+    assert_eq!(counts(&store.stats(StatsRequest::new()).await.unwrap()), counts(&before));
     let truth = "SELECT queue || ' ' || status || ' ' || count(*) FROM jobs GROUP BY queue, status ORDER BY 1";
     let truth: Vec<String> = admin.query(truth, &[]).await.unwrap().iter().map(|row| row.get(0)).collect();
     let mut told: Vec<String> = before

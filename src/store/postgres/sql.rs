@@ -3,7 +3,7 @@
 
 use super::pool::quoted;
 use super::row::JOB_COLUMNS;
-use super::{claim, extend, kinds, known, lookup, operator, queues, settle, tokens};
+use super::{claim, extend, kinds, known, lookup, operator, queues, settle, stats, tokens};
 use crate::planted::{Bug, planted};
 
 macro_rules! statements {
@@ -46,8 +46,8 @@ statements!(
     list_dead_floor: lookup::LIST_DEAD_FLOOR,
     list_floor: lookup::LIST_FLOOR,
     list_running: lookup::LIST_RUNNING,
+    oldest_ready: stats::OLDEST_READY,
     pause: queues::PAUSE,
-    paused: queues::PAUSED,
     prune: operator::PRUNE,
     put_kind: kinds::PUT_KIND,
     put_token: tokens::PUT_TOKEN,
@@ -59,7 +59,8 @@ statements!(
     settle_answer: settle::SETTLE_ANSWER,
     settle_facts: settle::SETTLE_FACTS,
     settle_locked: settle::SETTLE_LOCKED,
-    stats: queues::STATS,
+    stats: stats::STATS,
+    stats_of: stats::STATS_OF,
     tokens: tokens::TOKENS,
 );
 
