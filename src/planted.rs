@@ -98,6 +98,8 @@ pub(crate) enum Bug {
     OneAddressTakesAll,
     /// Every token is judged, however many an address has tried.
     GuessesUnthrottled,
+    /// Every new name begins a queue.
+    QueuesUncapped,
     /// Payloads are checked where the request is, however large they are.
     PayloadsCheckedOnRuntime,
     /// A check goes on until it is done.

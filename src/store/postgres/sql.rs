@@ -36,6 +36,7 @@ statements!(
     enqueue: include_str!("enqueue.sql"),
     extend: include_str!("extend.sql"),
     extend_locked: extend::EXTEND_LOCKED,
+    forget_empty: stats::FORGET_EMPTY,
     get: lookup::GET,
     had_token: tokens::HAD_TOKEN,
     kinds: kinds::KINDS,

@@ -78,6 +78,14 @@ WITH RECURSIVE lane AS (
 )
 SELECT f.queue, min(f.run_at), now() FROM (SELECT l.queue, l.run_at FROM lane l LIMIT $2) f GROUP BY f.queue";
 
+pub(super) const FORGET_EMPTY: &str = "\
+-- forget_empty: counts of nothing, which queues leave behind that are no longer used
+WITH empty AS MATERIALIZED (
+    -- What is being changed is left alone, so that nobody waits for anybody.
+    SELECT c.queue, c.status FROM SCHEMA.counts c WHERE c.n = 0 LIMIT 10000 FOR UPDATE SKIP LOCKED
+)
+DELETE FROM SCHEMA.counts c USING empty e WHERE c.queue = e.queue AND c.status = e.status";
+
 /// 10,000 lanes are looked at for one page, some hundred milliseconds. The first lanes of all queues come first.
 const LANES_MAX: i64 = 10_000;
 
