@@ -61,7 +61,7 @@ pub(super) async fn resume_queue(
     PathText(name): PathText,
 ) -> Result<JsonResponse<QueueView>, Problem> {
     let name = named(name)?;
-    if stats(&api, StatsRequest::of([name.clone()]).without_ages()).await?.queue_count == 0 {
+    if stats(&api, StatsRequest::of([name.clone()]).without_ages()).await?.queues.is_empty() {
         return Err(Problem::not_found("queue", name));
     }
     let resumed = name.clone();

@@ -1,5 +1,5 @@
 //! Limits on what a store holds: queues, and waiting jobs in one queue and in all. What there is is read from the store about
-//! once a second while it matters; what was admitted since is added, so that a second of full speed cannot overshoot by much.
+//! once a second while it matters (less often where that takes long); what was admitted since is added, so that a second of full speed cannot overshoot by much.
 //!
 //! It protects memory and disk and is not exact: processes do not see what others admitted since their last read. No lock is
 //! held while the store is asked, one caller asks for all, and a store that does not answer is not asked again for a moment.
@@ -14,6 +14,8 @@ use crate::store::{Counts, Stats, StatsRequest, Store, StoreError};
 
 /// 1 s: how old a count of jobs may be, and the list of queues when one that is not in it comes up.
 const FRESH: Duration = Duration::from_secs(1);
+/// 1/20 of the time at most goes into reading, however many queues there are.
+const READ_SHARE: u32 = 20;
 /// 1 min: how old the list of queues may be as long as all that come up are in it. One that is gone since, and is made anew,
 /// is not counted meanwhile.
 const NAMES_FRESH: Duration = Duration::from_secs(60);
@@ -82,6 +84,8 @@ struct Seen {
     /// Waiting jobs of all of them.
     total: u64,
     read: Option<Instant>,
+    /// How long that took.
+    took: Duration,
     /// A caller is reading from the store.
     asking: bool,
     failed: Option<(Instant, StoreError)>,
@@ -128,8 +132,8 @@ impl Admission {
             Err(NotAdmitted::Limit(limit)) => {
                 // Perhaps another process has made it since. An operator who stops a queue is not told to come back later.
                 let request = StatsRequest::of([queue.clone()]).without_ages();
-                let exists = store.stats(request).await.map_err(NotAdmitted::Store)?.queue_count > 0;
-                if exists { Ok(Admitted::default()) } else { Err(NotAdmitted::Limit(limit)) }
+                let stats = store.stats(request).await.map_err(NotAdmitted::Store)?;
+                if !stats.queues.is_empty() { Ok(Admitted::default()) } else { Err(NotAdmitted::Limit(limit)) }
             }
             other => other,
         }
@@ -137,9 +141,9 @@ impl Admission {
 
     async fn admit_all(&self, store: &dyn Store, wanted: Wanted<'_>) -> Result<Admitted, NotAdmitted> {
         if let Some(asking) = self.ask(&wanted)? {
-            let everything = StatsRequest::new().limit(usize::MAX).without_ages();
+            let (everything, began) = (StatsRequest::new().limit(usize::MAX).without_ages(), Instant::now());
             let stats = store.stats(everything).await;
-            asking.answered(stats)?;
+            asking.answered(stats, began.elapsed())?;
         }
         let mut seen = self.lock();
         let new: Vec<QueueName> =
@@ -176,7 +180,7 @@ impl Admission {
         let mut seen = self.lock();
         let counts_jobs = self.limits.max_depth.is_some() || self.limits.max_queue_depth.is_some();
         let has_new = || wanted.keys().any(|queue| !seen.waiting.contains_key(*queue));
-        let fresh = if counts_jobs || has_new() { FRESH } else { NAMES_FRESH };
+        let fresh = if counts_jobs || has_new() { FRESH.max(seen.took * READ_SHARE) } else { NAMES_FRESH };
         let is_known = seen.read.is_some();
         if seen.read.is_some_and(|read| read.elapsed() < fresh) || (is_known && seen.asking) {
             return Ok(None);
@@ -239,14 +243,14 @@ pub(super) struct Admitted {
 struct Asking<'d>(&'d Admission);
 
 impl Asking<'_> {
-    fn answered(&self, stats: Result<Stats, StoreError>) -> Result<(), NotAdmitted> {
+    fn answered(&self, stats: Result<Stats, StoreError>, took: Duration) -> Result<(), NotAdmitted> {
         let mut seen = self.0.lock();
         match stats {
             Ok(stats) => {
                 seen.waiting =
                     stats.queues.iter().map(|(name, queue)| (name.clone(), waiting(&queue.counts))).collect();
                 seen.total = waiting(&stats.totals);
-                (seen.read, seen.failed) = (Some(Instant::now()), None);
+                (seen.read, seen.took, seen.failed) = (Some(Instant::now()), took, None);
                 seen.reads += 1;
                 Ok(())
             }

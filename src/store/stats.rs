@@ -76,9 +76,8 @@ pub struct Stats {
     pub queues: BTreeMap<QueueName, QueueStats>,
     /// Number of jobs per status over all queues that were asked for, on whichever page.
     pub totals: Counts,
-    /// Number of queues that were asked for and have jobs or are paused, on whichever page.
-    pub queue_count: usize,
-    /// The cursor of the next page; `None`: this is the last.
+    /// The cursor of the next page; `None`: this is the last. A page can be short, even empty, and have a next one: a call
+    /// reads a bounded number of rows, also of queues that are gone.
     pub next: Option<QueueName>,
 }
 

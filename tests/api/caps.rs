@@ -65,7 +65,7 @@ async fn eventually(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
 }
 
 async fn queue_count(queue: &Queue) -> usize {
-    queue.stats(StatsRequest::new()).await.unwrap().queue_count
+    queue.stats(StatsRequest::new()).await.unwrap().queues.len()
 }
 
 async fn made_up_queues_are_429_at_the_cap_while_those_that_exist_go_on(world: World) {

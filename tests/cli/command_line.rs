@@ -121,7 +121,7 @@ fn lists_of_queues_follow_the_pages_and_say_where_they_are_cut() {
     assert_eq!((stats.json()["queues"].as_object().unwrap().len(), &*stats.stderr), (1004, ""));
     assert!(server.run(&world, &["queues", "pause", "q1003"]).stdout.contains("paused"), "it is on the second page");
     for limit in ["5", "1002"] {
-        let count = limit.parse().unwrap();
+        let count: usize = limit.parse().unwrap();
         let queues = server.run(&world, &["queues", "list", "--limit", limit, "--json"]);
         assert_eq!(queues.json().as_array().unwrap().len(), count);
         let stats = server.run(&world, &["stats", "--limit", limit, "--json"]);

@@ -217,6 +217,7 @@ macro_rules! conformance_suite {
                 queues_asked_for_by_name_are_all_that_is_told_and_counted,
                 counts_alone_and_totals_alone_can_be_asked_for,
                 a_queue_is_gone_with_its_last_job_unless_it_is_paused,
+                queues_that_are_gone_hide_none_that_are_there,
             );
             cases!($world, tokens:
                 tokens_are_kept_as_given_and_told_by_id,

@@ -84,11 +84,6 @@ fn counts_of_all(snapshot: &Connection, request: &StatsRequest) -> rusqlite::Res
             stats.totals.insert(status, n);
         }
     }
-    stats.queue_count = snapshot
-        .prepare_cached(
-            "SELECT count(*) FROM (SELECT queue FROM counts WHERE n > 0 UNION SELECT queue FROM paused_queues)",
-        )?
-        .query_row([], |row| row.get(0))?;
     Ok(stats)
 }
 
@@ -110,13 +105,12 @@ fn counts_of(snapshot: &Connection, only: &[QueueName], request: &StatsRequest) 
             found.insert(name.clone(), queue);
         }
     }
-    let queue_count = found.len();
     let mut totals = BTreeMap::new();
     for (status, n) in found.values().flat_map(|queue| &queue.counts) {
         *totals.entry(*status).or_default() += n;
     }
     found.retain(|name, _| request.after.as_ref().is_none_or(|after| name > after));
-    Ok(Stats { totals, queue_count, ..cut(found, request) })
+    Ok(Stats { totals, ..cut(found, request) })
 }
 
 /// The page of what was found behind the cursor.
