@@ -4,6 +4,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use steadfast::store::StatsRequest;
 use steadfast::store::sqlite::Connection;
 use steadfast::{Job, Queue, Status};
 
@@ -27,8 +28,8 @@ async fn main() -> Result<(), AnyError> {
 }
 
 async fn report(queue: &Queue, what: &str) -> Result<(), AnyError> {
-    let counts = queue.stats().await?;
-    let queued: u64 = counts.queues.values().filter_map(|queue| queue.counts.get(&Status::Queued)).sum();
+    let stats = queue.stats(StatsRequest::new()).await?;
+    let queued = stats.totals.get(&Status::Queued).copied().unwrap_or(0);
     println!("{what}: {queued} job(s) queued");
     Ok(())
 }

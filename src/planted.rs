@@ -108,6 +108,8 @@ pub(crate) enum Bug {
     OneAddressTakesAll,
     /// Every token is judged, however many an address has tried.
     GuessesUnthrottled,
+    /// Every new name begins a queue.
+    QueuesUncapped,
     /// Payloads are checked where the request is, however large they are.
     PayloadsCheckedOnRuntime,
     /// A batch of small payloads is checked where the request is, however many there are.

@@ -32,7 +32,7 @@ pub(super) async fn list_kinds(State(api): State<Api>) -> Result<JsonResponse<Ve
     responses(
         (status = 201, description = "declared", body = KindView),
         (status = 200, description = "changed", body = KindView),
-        (status = 409), (status = 413), (status = 415), (status = 422),
+        (status = 409), (status = 413), (status = 415), (status = 422), (status = 429),
     ),
 )]
 pub(super) async fn declare_kind(

@@ -140,7 +140,7 @@ fn status(text: &str) -> Result<Status, Problem> {
 }
 
 /// A whole number of any length.
-fn number(field: &str, text: Option<&str>) -> Result<Option<i64>, Problem> {
+pub(super) fn number(field: &str, text: Option<&str>) -> Result<Option<i64>, Problem> {
     let Some(text) = text else { return Ok(None) };
     let digits = text.strip_prefix('-').unwrap_or(text);
     if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {

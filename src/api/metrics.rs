@@ -1,5 +1,6 @@
 //! Metrics for Prometheus. Whatever this process records with the `metrics` crate is shown; depths are looked up when
-//! somebody scrapes. Labels are bounded: route templates, never paths, and at most 1,000 queues.
+//! somebody scrapes. Labels are bounded: route templates, never paths, and the first 1,000 queues by
+//! name; the others are added up.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -17,7 +18,7 @@ use super::metric_families;
 use super::problem::Problem;
 use super::state::Api;
 use crate::job::{Kind, QueueName, Status};
-use crate::store::{QueueStats, Stats};
+use crate::store::{QueueStats, Stats, StatsRequest};
 
 /// From a tenth of a millisecond to a minute: a commit is about one, a long poll up to thirty thousand.
 const SECONDS: [f64; 16] =
@@ -86,7 +87,7 @@ pub(super) fn leases_lost(count: usize) {
 pub(super) async fn metrics(State(api): State<Api>) -> Result<Response, Problem> {
     let mut text = render();
     // Without the store, what this process knows is still worth a scrape.
-    match super::stats::current(&api).await {
+    match super::stats::current(&api, StatsRequest::new().limit(QUEUE_LABELS_MAX)).await {
         Ok(stats) => write_depths(&mut text, &stats),
         Err(problem) => tracing::debug!(?problem, "queue depths are left out of the metrics"),
     }
@@ -103,22 +104,21 @@ fn write_all_depths(text: &mut String, stats: &Stats) -> std::fmt::Result {
     // Before the first job there is no queue yet; the one that jobs go to unless they say otherwise stands for all.
     let usual = BTreeMap::from([(QueueName::default(), QueueStats::default())]);
     let queues = if stats.queues.is_empty() { &usual } else { &stats.queues };
-    let shown = || queues.iter().take(QUEUE_LABELS_MAX);
-    let others = || stats.queues.values().skip(QUEUE_LABELS_MAX);
     writeln!(text, "# HELP queue_depth Jobs per queue and status.\n# TYPE queue_depth gauge")?;
     for status in Status::ALL {
-        for (name, queue) in shown() {
+        for (name, queue) in queues {
             let depth = queue.counts.get(&status).copied().unwrap_or(0);
             writeln!(text, "queue_depth{{queue=\"{name}\",status=\"{status}\"}} {depth}")?;
         }
-        if stats.queues.len() > QUEUE_LABELS_MAX {
-            let depth: u64 = others().filter_map(|queue| queue.counts.get(&status)).sum();
+        if stats.next.is_some() {
+            let shown: u64 = queues.values().filter_map(|queue| queue.counts.get(&status)).sum();
+            let depth = stats.totals.get(&status).copied().unwrap_or(0).saturating_sub(shown);
             writeln!(text, "queue_depth{{queue=\"other queues\",status=\"{status}\"}} {depth}")?;
         }
     }
     writeln!(text, "# HELP queue_oldest_ready_seconds How long the longest-waiting due job has been due.")?;
     writeln!(text, "# TYPE queue_oldest_ready_seconds gauge")?;
-    for (name, queue) in shown() {
+    for (name, queue) in queues {
         let age = queue.oldest_ready.unwrap_or_default().as_secs_f64();
         writeln!(text, "queue_oldest_ready_seconds{{queue=\"{name}\"}} {age}")?;
     }

@@ -27,6 +27,7 @@ pub mod metrics;
 mod middleware;
 mod openapi;
 mod problem;
+mod queue_pages;
 mod queues;
 mod response_memory;
 mod serve;

@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use super::wire;
 use crate::job::{NotAName, Refusal};
-use crate::queue::{BatchError, EnqueueError, KindError, QueueFull};
+use crate::queue::{BatchError, EnqueueError, KindError, LimitReached, PauseError, TokenError};
 use crate::store::{StoreError, StoreErrorKind, warn_throttled};
 
 macro_rules! codes {
@@ -62,6 +62,10 @@ codes! {
     InvalidValue = 422 "invalid_value" "a value is not acceptable";
     InvalidBatch = 422 "invalid_batch" "the batch is not acceptable";
     QueueFull = 429 "queue_full" "the queue is full";
+    TooManyJobs = 429 "too_many_jobs" "too many jobs wait in all queues together";
+    TooManyQueues = 429 "too_many_queues" "there are as many queues as there may be";
+    TooManyKinds = 429 "too_many_kinds" "there are as many kinds as there may be";
+    TooManyTokens = 429 "too_many_tokens" "there are as many tokens as there may be";
     TooManyFailures = 429 "too_many_failures" "too many invalid tokens from this address";
     TooManyRequests = 429 "too_many_requests" "too much is in flight";
     Internal = 500 "internal" "something went wrong on our side";
@@ -98,7 +102,11 @@ struct ProblemBody<'a> {
 impl Problem {
     pub(super) fn new(code: Code, detail: impl Into<String>) -> Self {
         // Everything that may pass by itself says when to try again.
-        let retry_after_s = matches!(code.status(), 429 | 503).then_some(1);
+        let retry_after_s = match code {
+            // Somebody has to remove something first.
+            Code::TooManyQueues | Code::TooManyKinds | Code::TooManyTokens => Some(10),
+            _ => matches!(code.status(), 429 | 503).then_some(1),
+        };
         Self { code, detail: detail.into(), retry_after_s, errors: Vec::new() }
     }
 
@@ -223,9 +231,32 @@ impl From<Refusal> for Problem {
     }
 }
 
-impl From<QueueFull> for Problem {
-    fn from(full: QueueFull) -> Self {
-        Self::new(Code::QueueFull, full.to_string())
+impl From<LimitReached> for Problem {
+    fn from(limit: LimitReached) -> Self {
+        let code = match limit {
+            LimitReached::QueueDepth { .. } => Code::QueueFull,
+            LimitReached::Depth { .. } => Code::TooManyJobs,
+            LimitReached::Queues { .. } => Code::TooManyQueues,
+        };
+        Self::new(code, limit.to_string())
+    }
+}
+
+impl From<PauseError> for Problem {
+    fn from(error: PauseError) -> Self {
+        match error {
+            PauseError::OverLimit(limit) => limit.into(),
+            PauseError::Store(error) => error.into(),
+        }
+    }
+}
+
+impl From<TokenError> for Problem {
+    fn from(error: TokenError) -> Self {
+        match error {
+            TokenError::TooMany => Self::new(Code::TooManyTokens, error.to_string()),
+            TokenError::Store(error) => error.into(),
+        }
     }
 }
 
@@ -235,7 +266,7 @@ impl From<EnqueueError> for Problem {
             EnqueueError::Store(error) => return error.into(),
             EnqueueError::Refused(refusal) => return refusal.into(),
             EnqueueError::Kind(error) => return (*error).into(),
-            EnqueueError::Full(full) => return full.into(),
+            EnqueueError::OverLimit(limit) => return limit.into(),
             EnqueueError::UnknownKind { .. } => Code::UnknownKind,
             EnqueueError::KeyTaken { .. } | EnqueueError::KeyUsedTwice { .. } => Code::IdempotencyConflict,
             EnqueueError::Transaction { .. } => Code::Internal,
@@ -252,7 +283,7 @@ impl From<BatchError> for Problem {
     fn from(error: BatchError) -> Self {
         match error {
             BatchError::Store(error) => error.into(),
-            BatchError::Full(full) => full.into(),
+            BatchError::OverLimit(limit) => limit.into(),
             BatchError::Kind(error) => (*error).into(),
             BatchError::Encode(_) => Self::new(Code::InvalidPayload, error.to_string()),
             BatchError::Busy => Self::new(Code::Overloaded, error.to_string()),
@@ -270,6 +301,7 @@ impl From<KindError> for Problem {
             KindError::Store(error) => error.into(),
             KindError::BuiltIn { .. } => Self::new(Code::BuiltInKind, error.to_string()),
             KindError::Busy => Self::new(Code::Overloaded, error.to_string()),
+            KindError::TooMany { .. } => Self::new(Code::TooManyKinds, error.to_string()),
             KindError::Name(_)
             | KindError::Schema { .. }
             | KindError::SchemaTooExpensive { .. }

@@ -1,24 +1,33 @@
 //! Queues: which there are, and whether their jobs are started.
 
 use axum::extract::State;
+use axum::http::Uri;
+use axum::response::{IntoResponse, Response};
 
 use super::extract::{JsonResponse, OperatorQueue, PathText, ok};
 use super::problem::Problem;
+use super::queue_pages::{self, QueuePage};
 use super::state::{Api, run_to_completion};
 use super::stats::current as stats;
 use super::wire::QueueView;
 use crate::job::QueueName;
+use crate::store::StatsRequest;
 
-/// List queues
+/// List queues, by name
 ///
 /// Every queue that has jobs or is paused.
 #[utoipa::path(
     get, path = "/queues", tag = "queues", operation_id = "list_queues",
-    responses((status = 200, description = "by name", body = Vec<QueueView>)),
+    params(QueuePage),
+    responses((status = 200, description = "a page of queues", body = Vec<QueueView>,
+        headers(("Link" = Option<String>, description = "`<…>; rel=\"next\"`: the next page, if there is one")))),
 )]
-pub(super) async fn list_queues(State(api): State<Api>) -> Result<JsonResponse<Vec<QueueView>>, Problem> {
-    let stats = stats(&api).await?;
-    Ok(ok(stats.queues.iter().map(|(name, queue)| QueueView::new(name, queue)).collect()))
+pub(super) async fn list_queues(State(api): State<Api>, uri: Uri) -> Result<Response, Problem> {
+    let page = queue_pages::asked(&uri)?;
+    let limit = page.limit;
+    let stats = stats(&api, page).await?;
+    let queues: Vec<_> = stats.queues.iter().map(|(name, queue)| QueueView::new(name, queue)).collect();
+    Ok((queue_pages::link("/queues", limit, &stats), ok(queues)).into_response())
 }
 
 /// Stop starting jobs of a queue
@@ -27,7 +36,7 @@ pub(super) async fn list_queues(State(api): State<Api>) -> Result<JsonResponse<V
 #[utoipa::path(
     post, path = "/queues/{queue}/pause", tag = "queues", operation_id = "pause_queue",
     params(("queue" = String, Path, pattern = "^[a-z0-9_.:-]{1,64}$")),
-    responses((status = 200, description = "paused", body = QueueView), (status = 404)),
+    responses((status = 200, description = "paused", body = QueueView), (status = 404), (status = 429)),
 )]
 pub(super) async fn pause_queue(
     State(api): State<Api>,
@@ -52,7 +61,7 @@ pub(super) async fn resume_queue(
     PathText(name): PathText,
 ) -> Result<JsonResponse<QueueView>, Problem> {
     let name = named(name)?;
-    if !stats(&api).await?.queues.contains_key(&name) {
+    if stats(&api, StatsRequest::of([name.clone()]).without_ages()).await?.queues.is_empty() {
         return Err(Problem::not_found("queue", name));
     }
     let resumed = name.clone();
@@ -67,6 +76,6 @@ fn named(name: String) -> Result<QueueName, Problem> {
 
 /// As it is now; a queue without jobs that was just resumed is empty.
 async fn show(api: &Api, name: &QueueName) -> Result<JsonResponse<QueueView>, Problem> {
-    let mut stats = stats(api).await?;
+    let mut stats = stats(api, StatsRequest::of([name.clone()])).await?;
     Ok(ok(QueueView::new(name, &stats.queues.remove(name).unwrap_or_default())))
 }

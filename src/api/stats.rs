@@ -8,12 +8,15 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use axum::extract::State;
+use axum::http::Uri;
+use axum::response::{IntoResponse, Response};
 
-use super::extract::{JsonResponse, ok};
+use super::extract::ok;
 use super::problem::Problem;
+use super::queue_pages::{self, QueuePage};
 use super::state::{Api, run_to_completion};
 use super::wire::{RatesView, StatsView};
-use crate::store::Stats;
+use crate::store::{Counts, Stats, StatsRequest};
 
 /// 60 s: what "now" means to a person.
 const WINDOW: Duration = Duration::from_secs(60);
@@ -22,20 +25,25 @@ const SAMPLE_EVERY: Duration = Duration::from_secs(1);
 
 /// Counts per queue and status
 ///
-/// Cheap at any size: counts are kept, not counted.
+/// Cheap at any size: counts are kept, not counted. `queues` is a page of them, by name; `totals` and `rates` are over all
+/// queues.
 #[utoipa::path(
     get, path = "/stats", tag = "queues", operation_id = "stats",
-    responses((status = 200, description = "counts, ages and rates", body = StatsView)),
+    params(QueuePage),
+    responses((status = 200, description = "counts, ages and rates", body = StatsView,
+        headers(("Link" = Option<String>, description = "`<…>; rel=\"next\"`: the next page, if there is one")))),
 )]
-pub(super) async fn stats(State(api): State<Api>) -> Result<JsonResponse<StatsView>, Problem> {
-    let stats = current(&api).await?;
-    let rates = api.rates.since_oldest(&stats, Instant::now());
-    Ok(ok(StatsView::new(&stats, rates)))
+pub(super) async fn stats(State(api): State<Api>, uri: Uri) -> Result<Response, Problem> {
+    let page = queue_pages::asked(&uri)?;
+    let limit = page.limit;
+    let stats = current(&api, page).await?;
+    let rates = api.rates.since_oldest(&stats.totals, Instant::now());
+    Ok((queue_pages::link("/stats", limit, &stats), ok(StatsView::new(&stats, rates))).into_response())
 }
 
 /// What the store counts, now.
-pub(super) async fn current(api: &Api) -> Result<Stats, Problem> {
-    Ok(run_to_completion(api, |api| async move { api.queue.stats().await }).await??)
+pub(super) async fn current(api: &Api, request: StatsRequest) -> Result<Stats, Problem> {
+    Ok(run_to_completion(api, |api| async move { api.queue.stats(request).await }).await??)
 }
 
 /// The counts of the last minute.
@@ -51,12 +59,11 @@ struct Sample {
 
 impl Rates {
     /// Adds what was just seen and answers the rates since the oldest sample of the last minute.
-    pub(super) fn since_oldest(&self, stats: &Stats, at: Instant) -> Option<RatesView> {
-        let counts = || stats.queues.values().flat_map(|queue| &queue.counts);
+    pub(super) fn since_oldest(&self, totals: &Counts, at: Instant) -> Option<RatesView> {
         let now = Sample {
             at,
-            jobs: counts().map(|(_, n)| n).sum(),
-            finished: counts().filter(|(status, _)| status.is_terminal()).map(|(_, n)| n).sum(),
+            jobs: totals.values().sum(),
+            finished: totals.iter().filter(|(status, _)| status.is_terminal()).map(|(_, n)| n).sum(),
         };
         let mut samples = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         while samples.front().is_some_and(|oldest| at.duration_since(oldest.at) > WINDOW) {
@@ -83,21 +90,19 @@ impl Rates {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::job::{QueueName, Status};
-    use crate::store::QueueStats;
+    use crate::job::Status;
 
-    fn stats(queued: u64, succeeded: u64) -> Stats {
-        let counts = [(Status::Queued, queued), (Status::Succeeded, succeeded)].into_iter().collect();
-        Stats { queues: [(QueueName::default(), QueueStats { counts, ..QueueStats::default() })].into_iter().collect() }
+    fn totals(queued: u64, succeeded: u64) -> Counts {
+        Counts::from([(Status::Queued, queued), (Status::Succeeded, succeeded)])
     }
 
     #[test]
     fn rates_compare_with_the_oldest_sample_of_the_last_minute() {
         let (rates, start) = (Rates::default(), Instant::now());
-        assert!(rates.since_oldest(&stats(0, 0), start).is_none());
-        let view = rates.since_oldest(&stats(30, 20), start + Duration::from_secs(10)).unwrap();
+        assert!(rates.since_oldest(&totals(0, 0), start).is_none());
+        let view = rates.since_oldest(&totals(30, 20), start + Duration::from_secs(10)).unwrap();
         assert_eq!((view.over_ms, view.enqueued_per_s, view.finished_per_s), (10_000, 5.0, 2.0));
-        let view = rates.since_oldest(&stats(0, 10), start + Duration::from_secs(65)).unwrap();
+        let view = rates.since_oldest(&totals(0, 10), start + Duration::from_secs(65)).unwrap();
         assert_eq!((view.over_ms, view.enqueued_per_s), (55_000, 0.0));
     }
 }

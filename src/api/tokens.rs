@@ -21,7 +21,10 @@ const NAME_MAX_CHARS: usize = 64;
 #[utoipa::path(
     post, path = "/tokens", tag = "tokens", operation_id = "make_token",
     request_body = NewToken,
-    responses((status = 201, description = "made", body = TokenMade), (status = 413), (status = 415), (status = 422)),
+    responses(
+        (status = 201, description = "made", body = TokenMade),
+        (status = 413), (status = 415), (status = 422), (status = 429),
+    ),
 )]
 pub(super) async fn make_token(
     State(api): State<Api>,

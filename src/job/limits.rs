@@ -54,6 +54,22 @@ pub const PAGE_MAX: usize = 200;
 /// 50 jobs on one page unless asked otherwise.
 pub const PAGE_DEFAULT: usize = 50;
 
+/// 1,000 queues on one page: with its counts about 200 KB of JSON.
+pub const QUEUES_PAGE_MAX: usize = 1000;
+/// 200 queues on one page unless asked otherwise: more than most servers have.
+pub const QUEUES_PAGE_DEFAULT: usize = 200;
+
+/// 10,000 queues in one store, unless the operator says otherwise: one per tenant of a large service. Counts are a few rows
+/// per queue, so that adding all of them up stays a matter of milliseconds.
+pub const QUEUES_MAX_DEFAULT: u64 = 10_000;
+/// 1,000 declared kinds: every process keeps all of them in memory, with their schemas.
+pub const KINDS_MAX: usize = 1000;
+/// 1,000 API tokens: every process keeps all of them in memory.
+pub const TOKENS_MAX: usize = 1000;
+
+/// Prefixes of idempotency keys for jobs that Steadfast itself enqueues: the key of a caller cannot be one of them.
+pub const RESERVED_KEY_PREFIXES: [&str; 3] = ["schedule:", "flow:", "hook:"];
+
 /// The limits an operator may change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]

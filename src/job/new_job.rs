@@ -6,7 +6,8 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::limits::{
-    IDEMPOTENCY_KEY_MAX_CHARS, MAX_ATTEMPTS_MAX, PRIORITY_MAX, PRIORITY_MIN, SCHEDULE_HORIZON, TIMEOUT_MAX,
+    IDEMPOTENCY_KEY_MAX_CHARS, MAX_ATTEMPTS_MAX, PRIORITY_MAX, PRIORITY_MIN, RESERVED_KEY_PREFIXES, SCHEDULE_HORIZON,
+    TIMEOUT_MAX,
 };
 use super::{JobId, JobRecord, Json, Kind, KindDefaults, Limits, NotAName, QueueName, RequestDigest, Status};
 
@@ -171,6 +172,19 @@ pub enum Refusal {
 impl NewJob {
     /// Validates a request. `now` is only used for the five-year horizon; what is due is decided by the store.
     pub fn new(request: JobRequest, defaults: &KindDefaults, limits: &Limits, now: Timestamp) -> Result<Self, Refusal> {
+        if let Some(key) = &request.idempotency_key {
+            refuse_reserved(key)?;
+        }
+        Self::with_any_key(request, defaults, limits, now)
+    }
+
+    /// As [`new`](Self::new), for jobs that this crate enqueues by itself: their keys may have a reserved prefix.
+    pub(crate) fn with_any_key(
+        request: JobRequest,
+        defaults: &KindDefaults,
+        limits: &Limits,
+        now: Timestamp,
+    ) -> Result<Self, Refusal> {
         let kind = Kind::new(&request.kind)?;
         let queue = match &request.queue {
             Some(name) => QueueName::new(name)?,
@@ -311,6 +325,15 @@ fn start(run_at: Option<Timestamp>, delay_ms: Option<i64>, now: Timestamp) -> Re
     }
 }
 
+/// With a key like that, a caller could take the place of a job that Steadfast is about to enqueue.
+fn refuse_reserved(key: &str) -> Result<(), Refusal> {
+    let Some(prefix) = RESERVED_KEY_PREFIXES.into_iter().find(|prefix| key.starts_with(prefix)) else {
+        return Ok(());
+    };
+    let reason = format!("begins with {prefix:?}, which is reserved for Steadfast's own jobs: use another prefix");
+    Err(Refusal::Value { field: "idempotency_key", reason })
+}
+
 fn checked_key(key: String) -> Result<String, Refusal> {
     let reason = if key.is_empty() {
         "is empty: leave it out, or send 1 to 255 characters"
@@ -397,6 +420,20 @@ mod tests {
         let limit = super::super::limits::PAYLOAD_MAX_BYTES;
         assert!(check(|r| r.payload = payload(limit)).is_ok());
         assert!(refused(|r| r.payload = payload(limit + 1)).contains("262145 bytes, the limit is 262144"));
+    }
+
+    #[test]
+    fn prefixes_of_our_own_keys_are_refused_by_name_and_open_to_this_crate() {
+        for (key, prefix) in [("schedule:nightly@1", "schedule:"), ("flow:", "flow:"), ("hook:a:1", "hook:")] {
+            let said = refused(|r| r.idempotency_key = Some(key.into()));
+            assert!(said.contains(prefix) && said.contains("use another prefix"), "{said}");
+            let request = JobRequest::new("welcome", Json::null()).idempotency_key(key);
+            let job = NewJob::with_any_key(request, &KindDefaults::default(), &Limits::default(), now()).unwrap();
+            assert_eq!(job.idempotency_key(), Some(key));
+        }
+        for key in ["schedules:a", "Schedule:a", "my-flow:1", "hook"] {
+            assert!(check(|r| r.idempotency_key = Some(key.into())).is_ok(), "{key}");
+        }
     }
 
     #[test]

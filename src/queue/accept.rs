@@ -2,12 +2,12 @@
 //! and the API.
 //!
 //! In this order: malformed requests are refused; a known idempotency key is answered with its job, whatever the kind's
-//! schema and the depth of the queue are now; the rest is validated, admitted and stored.
+//! schema and the limits on queues and waiting jobs are now; the rest is validated, admitted and stored.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::depth::{Admitted, NotAdmitted};
+use super::admission::{Admitted, NotAdmitted};
 use super::payload_check::InPlaceSteps;
 use super::registry::CachedKind;
 use super::{BatchError, EnqueueError, Inner, KindError, Queue};
@@ -224,11 +224,11 @@ impl Inner {
         let mut stored = match self.enqueue(new).await {
             Ok(stored) => {
                 let known = stored.iter().zip(&sent).filter(|(one, _)| !one.created);
-                self.depth.release(&admitted, known.map(|(_, sent)| &sent.queue));
+                self.admission.release(&admitted, known.map(|(_, sent)| &sent.queue));
                 stored.into_iter()
             }
             Err(error) => {
-                self.depth.release(&admitted, sent.iter().map(|sent| &sent.queue));
+                self.admission.release(&admitted, sent.iter().map(|sent| &sent.queue));
                 return Err(not_stored(error, &sent));
             }
         };
@@ -249,19 +249,20 @@ impl Inner {
         self.store.enqueue(jobs).await
     }
 
-    /// Checks the depth limit. A full queue still answers known idempotency keys.
+    /// Checks the limits on queues and waiting jobs. Known idempotency keys are answered whatever those are.
     async fn admit(&self, items: Vec<CheckedRequest>) -> Result<(Vec<CheckedRequest>, Admitted), BatchError> {
         let refuse = |error| match error {
-            NotAdmitted::Full(full) => BatchError::Full(full),
+            NotAdmitted::Limit(limit) => BatchError::OverLimit(limit),
             NotAdmitted::Store(error) => BatchError::Store(error),
         };
-        let full = match self.depth.admit(&*self.store, items.iter().filter_map(CheckedRequest::new_job)).await {
-            Ok(admitted) => return Ok((items, admitted)),
-            Err(error) => refuse(error),
-        };
+        let refused_by =
+            match self.admission.admit(&*self.store, items.iter().filter_map(CheckedRequest::new_job)).await {
+                Ok(admitted) => return Ok((items, admitted)),
+                Err(error) => refuse(error),
+            };
         let has_key = |item: &CheckedRequest| item.new_job().is_some_and(|job| job.idempotency_key().is_some());
-        if !matches!(full, BatchError::Full(_)) || !items.iter().any(has_key) {
-            return Err(full);
+        if !matches!(refused_by, BatchError::OverLimit(_)) || !items.iter().any(has_key) {
+            return Err(refused_by);
         }
         let (mut items, mut refused): (Vec<_>, _) = (items.into_iter().enumerate().collect(), Refused::new());
         self.resolve_known(&mut items, has_key, &mut refused).await?;
@@ -269,8 +270,11 @@ impl Inner {
             return Err(BatchError::Refused(refused));
         }
         let items: Vec<CheckedRequest> = items.into_iter().map(|(_, item)| item).collect();
-        let admitted =
-            self.depth.admit(&*self.store, items.iter().filter_map(CheckedRequest::new_job)).await.map_err(refuse)?;
+        let admitted = self
+            .admission
+            .admit(&*self.store, items.iter().filter_map(CheckedRequest::new_job))
+            .await
+            .map_err(refuse)?;
         Ok((items, admitted))
     }
 }

@@ -1,6 +1,7 @@
 //! Why a job or a kind was not accepted.
 
-use super::depth::QueueFull;
+use super::admission::LimitReached;
+use crate::job::limits::{KINDS_MAX, TOKENS_MAX};
 use crate::job::{JobId, Kind, NotAName, NotJson, Refusal};
 use crate::store::{StoreError, StoreErrorKind};
 
@@ -52,9 +53,9 @@ pub enum EnqueueError {
         /// The first item with it.
         first: usize,
     },
-    /// The queue has reached its maximum depth.
+    /// There are as many queues or waiting jobs as there may be.
     #[error(transparent)]
-    Full(QueueFull),
+    OverLimit(LimitReached),
     /// The transaction is not of this queue's store.
     #[error("the job cannot be part of this transaction: {reason}")]
     #[non_exhaustive]
@@ -91,7 +92,7 @@ impl From<BatchError> for EnqueueError {
     fn from(error: BatchError) -> Self {
         match error {
             BatchError::Store(error) => Self::Store(error),
-            BatchError::Full(full) => Self::Full(full),
+            BatchError::OverLimit(limit) => Self::OverLimit(limit),
             BatchError::Busy => Self::Busy,
             BatchError::Kind(error) => Self::Kind(error),
             BatchError::Encode(error) => Self::Encode(error),
@@ -138,9 +139,9 @@ pub enum BatchError {
         /// How many jobs it has.
         given: usize,
     },
-    /// A queue has reached its maximum depth.
+    /// There are as many queues or waiting jobs as there may be.
     #[error(transparent)]
-    Full(QueueFull),
+    OverLimit(LimitReached),
     /// A typed job cannot be serialized.
     #[error(transparent)]
     Encode(#[from] NotJson),
@@ -207,9 +208,41 @@ pub enum KindError {
         /// The kind.
         kind: Kind,
     },
+    /// There are as many kinds as may be declared, and this one is not.
+    #[error(
+        "kind {kind:?} is new and {KINDS_MAX} kinds are declared, the most there may be; delete one that is no longer needed"
+    )]
+    TooMany {
+        /// The kind.
+        kind: Kind,
+    },
     /// Too many schemas and payloads are being checked. Retry shortly.
     #[error("too many schemas and payloads are being checked; try again shortly")]
     Busy,
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// Why a queue was not paused.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PauseError {
+    /// There are as many queues as there may be, and this one would be new.
+    #[error(transparent)]
+    OverLimit(LimitReached),
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// Why an API token was not stored.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TokenError {
+    /// There are as many tokens as there may be.
+    #[error("there are {TOKENS_MAX} tokens, the most there may be; revoke one that is no longer needed")]
+    TooMany,
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),

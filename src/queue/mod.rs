@@ -7,9 +7,9 @@
 //! In the source, `accept` validates and enqueues, `operators` has cancel, redrive and the like, `leases` is for workers.
 
 mod accept;
+mod admission;
 mod cancels;
 mod check_pool;
-mod depth;
 mod enqueue;
 mod error;
 mod leases;
@@ -26,19 +26,19 @@ mod similar_names;
 
 use std::sync::Arc;
 
+pub use admission::LimitReached;
 pub use cancels::CancelListener;
-pub use depth::QueueFull;
 pub use enqueue::{Enqueue, Job};
-pub use error::{BatchError, EnqueueError, KindError};
+pub use error::{BatchError, EnqueueError, KindError, PauseError, TokenError};
 pub use open::QueueBuilder;
 
+use self::admission::{Admission, AdmissionLimits};
 use self::cancels::Cancels;
-use self::depth::DepthLimit;
 use self::open::{Backend, OpenedStore};
 use self::registry::KindRegistry;
-use crate::job::limits::PAGE_MAX;
+use crate::job::limits::{PAGE_MAX, QUEUES_PAGE_MAX};
 use crate::job::{AttemptRecord, JobId, JobRecord, JobRequest, Json, Kind, KindDefinition, Limits, NewJob};
-use crate::store::{Actor, Enqueued, List, OpenError, Page, Stats, Store, StoreError, Wake};
+use crate::store::{Actor, Enqueued, List, OpenError, Page, Stats, StatsRequest, Store, StoreError, Wake};
 
 /// A job queue on SQLite or PostgreSQL. Cheap to clone; all clones are the same queue.
 ///
@@ -85,7 +85,7 @@ struct Inner {
     wake: Wake,
     kinds: KindRegistry,
     limits: Limits,
-    depth: DepthLimit,
+    admission: Admission,
     #[cfg_attr(not(any(feature = "postgres", feature = "sqlite")), expect(dead_code, reason = "only stores have one"))]
     backend: Backend,
     cancels: Cancels,
@@ -108,13 +108,13 @@ impl Queue {
     /// store's own.
     pub fn over(store: Arc<dyn Store>, wake: Wake) -> Self {
         let opened = OpenedStore { store, wake, backend: Backend::Other };
-        Self::assemble(opened, Limits::default(), None, KindRegistry::default())
+        Self::assemble(opened, Limits::default(), AdmissionLimits::default(), KindRegistry::default())
     }
 
-    fn assemble(opened: OpenedStore, limits: Limits, max_queue_depth: Option<u64>, kinds: KindRegistry) -> Self {
+    fn assemble(opened: OpenedStore, limits: Limits, admission: AdmissionLimits, kinds: KindRegistry) -> Self {
         let OpenedStore { store, wake, backend } = opened;
-        let (depth, cancels) = (DepthLimit::new(max_queue_depth), Cancels::default());
-        Self { inner: Arc::new(Inner { store, wake, kinds, limits, depth, backend, cancels }), by: None }
+        let (admission, cancels) = (Admission::new(admission), Cancels::default());
+        Self { inner: Arc::new(Inner { store, wake, kinds, limits, admission, backend, cancels }), by: None }
     }
 
     /// Enqueues a typed job: add options, then `.await`. Its kind is declared on first use.
@@ -166,9 +166,9 @@ impl Queue {
         self.inner.store.attempts(id).await
     }
 
-    /// Counts jobs per queue and status.
-    pub async fn stats(&self) -> Result<Stats, StoreError> {
-        self.inner.store.stats().await
+    /// Counts jobs per queue and status, at most 1,000 queues a page, and over all queues.
+    pub async fn stats(&self, request: StatsRequest) -> Result<Stats, StoreError> {
+        self.inner.store.stats(StatsRequest { limit: request.limit.min(QUEUES_PAGE_MAX), ..request }).await
     }
 
     /// Reads every declared kind, by name, built-in ones included.

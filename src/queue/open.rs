@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::admission::AdmissionLimits;
 use super::{Queue, registry::KindRegistry};
 use crate::job::limits::MAX_ATTEMPTS_MAX;
 use crate::job::{KindDefinition, Limits, RetryPolicy};
@@ -33,7 +34,7 @@ pub struct QueueBuilder {
     retry_default: RetryPolicy,
     built_in: Vec<KindDefinition>,
     allow_undeclared_kinds: bool,
-    max_queue_depth: Option<u64>,
+    admission: AdmissionLimits,
 }
 
 impl QueueBuilder {
@@ -46,7 +47,7 @@ impl QueueBuilder {
             retry_default: RetryPolicy::default(),
             built_in: Vec::new(),
             allow_undeclared_kinds: false,
-            max_queue_depth: None,
+            admission: AdmissionLimits::default(),
         }
     }
 
@@ -95,7 +96,20 @@ impl QueueBuilder {
 
     /// A queue with this many waiting jobs accepts no more; no limit by default.
     pub fn max_queue_depth(mut self, jobs: Option<u64>) -> Self {
-        self.max_queue_depth = jobs;
+        self.admission.max_queue_depth = jobs;
+        self
+    }
+
+    /// All queues together accept no more jobs once this many wait; no limit by default.
+    pub fn max_depth(mut self, jobs: Option<u64>) -> Self {
+        self.admission.max_depth = jobs;
+        self
+    }
+
+    /// Once this many queues have jobs or are paused, no further queue is begun; no limit by default. Several processes that
+    /// share a database may exceed it by the queues that each begins within a second.
+    pub fn max_queues(mut self, queues: Option<u64>) -> Self {
+        self.admission.max_queues = queues;
         self
     }
 
@@ -113,7 +127,7 @@ impl QueueBuilder {
     fn assemble(self, opened: OpenedStore) -> Result<Queue, OpenError> {
         let kinds = KindRegistry::new(self.built_in, self.allow_undeclared_kinds)
             .map_err(|error| OpenError::new("the queue", &error, "correct the built-in kind").caused_by(error))?;
-        Ok(Queue::assemble(opened, self.limits, self.max_queue_depth, kinds))
+        Ok(Queue::assemble(opened, self.limits, self.admission, kinds))
     }
 
     /// Migrates the database to the newest schema version of this program; answers how many migrations were applied.

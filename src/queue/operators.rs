@@ -3,11 +3,12 @@
 
 use std::sync::Arc;
 
-use super::{KindError, Queue};
+use super::admission::NotAdmitted;
+use super::{Inner, KindError, PauseError, Queue, TokenError};
 use crate::job::{JobId, Kind, KindDefinition, QueueName};
 use crate::store::{
     Actor, Cancel, Cancelled, Delete, DeleteToken, Deleted, LastAdmin, Pause, PutToken, Redrive, Redriven, Resume,
-    StoreError, StoreErrorKind, TokenDeleted, TokenRecord,
+    StoreError, StoreErrorKind, TokenDeleted, TokenPut, TokenRecord,
 };
 
 /// For operators: jobs, queues, kinds and API tokens.
@@ -41,9 +42,18 @@ impl Queue {
         only(self.inner.store.delete(Delete::new([id]).by(self.actor())).await?)
     }
 
-    /// Pauses a queue: its jobs are not claimed until it is resumed; running jobs go on.
-    pub async fn pause(&self, queue: QueueName) -> Result<(), StoreError> {
-        self.inner.store.pause(Pause::new(queue).by(self.actor())).await
+    /// Pauses a queue: its jobs are not claimed until it is resumed; running jobs go on. It need not have jobs yet.
+    pub async fn pause(&self, queue: QueueName) -> Result<(), PauseError> {
+        let Inner { store, admission, .. } = &*self.inner;
+        let admitted = admission.admit_queue(&**store, &queue).await.map_err(|error| match error {
+            NotAdmitted::Limit(limit) => PauseError::OverLimit(limit),
+            NotAdmitted::Store(error) => PauseError::Store(error),
+        })?;
+        let paused = store.pause(Pause::new(queue.clone()).by(self.actor())).await;
+        if paused.is_err() {
+            admission.release(&admitted, std::iter::once(&queue));
+        }
+        Ok(paused?)
     }
 
     /// Resumes a paused queue.
@@ -51,7 +61,7 @@ impl Queue {
         self.inner.store.resume(Resume::new(queue).by(self.actor())).await
     }
 
-    /// Declares a kind or changes its declaration; `true` if it is new.
+    /// Declares a kind or changes its declaration; `true` if it is new. At most 1,000 are declared.
     pub async fn put_kind(&self, definition: KindDefinition) -> Result<bool, KindError> {
         self.inner.kinds.put(&*self.inner.store, definition, self.actor()).await
     }
@@ -61,9 +71,12 @@ impl Queue {
         self.inner.kinds.delete(&*self.inner.store, kind, self.actor()).await
     }
 
-    /// Stores an API token, or replaces the one with its id.
-    pub async fn put_token(&self, token: TokenRecord) -> Result<(), StoreError> {
-        self.inner.store.put_token(PutToken::new(token).by(self.actor())).await
+    /// Stores an API token, or replaces the one with its id. At most 1,000 are kept.
+    pub async fn put_token(&self, token: TokenRecord) -> Result<(), TokenError> {
+        match self.inner.store.put_token(PutToken::new(token).by(self.actor())).await? {
+            TokenPut::Stored => Ok(()),
+            TokenPut::TooMany => Err(TokenError::TooMany),
+        }
     }
 
     /// Deletes an API token.

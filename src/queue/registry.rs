@@ -17,7 +17,7 @@ use super::similar_names::closest;
 use super::{EnqueueError, KindError};
 use crate::job::limits::{MAX_ATTEMPTS_MAX, PRIORITY_MAX, PRIORITY_MIN, TIMEOUT_MAX};
 use crate::job::{Json, Kind, KindDefaults, KindDefinition};
-use crate::store::{Actor, DeleteKind, PutKind, Store, StoreError, StoreErrorKind};
+use crate::store::{Actor, DeleteKind, KindPut, PutKind, Store, StoreError, StoreErrorKind};
 
 /// 2 s: how long a change made by another process may go unnoticed.
 const FRESH: Duration = Duration::from_secs(2);
@@ -197,9 +197,14 @@ impl KindRegistry {
         if definition.schema.is_some() {
             CachedKind::new(definition.clone(), self.checks.clone()).compiled().await?;
         }
-        let is_new = store.put_kind(PutKind::new(definition).by(by)).await?;
+        let kind = definition.kind.clone();
+        let put = store.put_kind(PutKind::new(definition).by(by)).await?;
         self.forget();
-        Ok(is_new)
+        match put {
+            KindPut::New => Ok(true),
+            KindPut::Changed => Ok(false),
+            KindPut::TooMany => Err(KindError::TooMany { kind }),
+        }
     }
 
     pub(super) async fn delete(&self, store: &dyn Store, kind: &Kind, by: Option<Actor>) -> Result<bool, KindError> {

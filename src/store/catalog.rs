@@ -4,7 +4,7 @@ use async_trait::async_trait;
 
 use super::actor::operator_request;
 use super::sealed::Sealed;
-use super::{Actor, LastAdmin, StoreError, TokenDeleted, TokenRecord};
+use super::{Actor, LastAdmin, StoreError, TokenDeleted, TokenPut, TokenRecord};
 use crate::job::{Kind, KindDefinition, QueueName};
 
 /// Verbs on the catalog: queues, kinds and API tokens.
@@ -16,8 +16,9 @@ pub trait CatalogStore: Sealed {
     /// Ends a pause.
     async fn resume(&self, resume: Resume) -> Result<(), StoreError>;
 
-    /// Declares a kind, or changes its declaration; `true` if it is new.
-    async fn put_kind(&self, put: PutKind) -> Result<bool, StoreError>;
+    /// Declares a kind, or changes its declaration. At most 1,000 are declared; concurrent calls may exceed it by as many as
+    /// they are.
+    async fn put_kind(&self, put: PutKind) -> Result<KindPut, StoreError>;
 
     /// Deletes the declaration of a kind; its jobs go on. `false` if it was not declared.
     async fn delete_kind(&self, delete: DeleteKind) -> Result<bool, StoreError>;
@@ -25,8 +26,9 @@ pub trait CatalogStore: Sealed {
     /// Every declared kind, by name.
     async fn kinds(&self) -> Result<Vec<KindDefinition>, StoreError>;
 
-    /// Adds an API token, or replaces the one with its id. From then on [`had_token`](Self::had_token) is `true`.
-    async fn put_token(&self, put: PutToken) -> Result<(), StoreError>;
+    /// Adds an API token, or replaces the one with its id. From then on [`had_token`](Self::had_token) is `true`. At most
+    /// 1,000 are kept; concurrent calls may exceed it by as many as they are.
+    async fn put_token(&self, put: PutToken) -> Result<TokenPut, StoreError>;
 
     /// Every API token, by id.
     async fn tokens(&self) -> Result<Vec<TokenRecord>, StoreError>;
@@ -66,6 +68,18 @@ operator_request! {
     }
     /// Declares `definition.kind`.
     new(definition: KindDefinition) -> definition;
+}
+
+/// Answer of [`put_kind`](CatalogStore::put_kind).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum KindPut {
+    /// It is declared now, and was not before.
+    New,
+    /// Its declaration is replaced.
+    Changed,
+    /// It is not declared: there are as many kinds as there may be.
+    TooMany,
 }
 
 operator_request! {

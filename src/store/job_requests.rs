@@ -1,7 +1,6 @@
 //! Requests and answers of the verbs of [`JobStore`](super::JobStore) for producers and operators. A request has a
 //! constructor for what is required and setters for the rest.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::Actor;
@@ -246,27 +245,4 @@ pub struct Page {
     /// The cursor of the next page. A page can be short, even empty, and have a next one: a call scans a bounded number of
     /// rows.
     pub next: Option<JobId>,
-}
-
-/// Number of jobs per status.
-pub type Counts = BTreeMap<Status, u64>;
-
-/// Answer of [`stats`](super::JobStore::stats).
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Stats {
-    /// Every queue that has jobs or was paused.
-    pub queues: BTreeMap<QueueName, QueueStats>,
-}
-
-/// Counts and state of one queue.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct QueueStats {
-    /// Whether it is paused: none of its jobs is claimed.
-    pub paused: bool,
-    /// Number of jobs per status; statuses without jobs are left out.
-    pub counts: Counts,
-    /// How long the oldest due job has waited.
-    pub oldest_ready: Option<Duration>,
 }

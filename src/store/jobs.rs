@@ -5,7 +5,7 @@ use async_trait::async_trait;
 use super::sealed::Sealed;
 use super::{
     Cancel, Cancelled, Claim, Claimed, Delete, Deleted, Enqueued, Extend, Extended, Known, List, NotStored, Page,
-    PerItem, Prune, Pruned, Reap, Reaped, Redrive, Redriven, Settle, Settled, Stats, StoreError,
+    PerItem, Prune, Pruned, Reap, Reaped, Redrive, Redriven, Settle, Settled, Stats, StatsRequest, StoreError,
 };
 use crate::job::{AttemptRecord, JobId, JobRecord, NewJob};
 
@@ -57,6 +57,7 @@ pub trait JobStore: Sealed {
     /// Reads a job's attempts in the order of their starts, the newest 1,000; `None` if there is no such job.
     async fn attempts(&self, id: JobId) -> Result<Option<Vec<AttemptRecord>>, StoreError>;
 
-    /// Counts jobs per queue and status. The counts are kept with every change; no rows are counted.
-    async fn stats(&self) -> Result<Stats, StoreError>;
+    /// Counts jobs per queue and status, a page of queues by name and over all. The counts are kept with every change; no
+    /// rows are counted.
+    async fn stats(&self, request: StatsRequest) -> Result<Stats, StoreError>;
 }

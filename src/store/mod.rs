@@ -27,6 +27,7 @@ mod metrics;
 pub mod postgres;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
+mod stats;
 mod token;
 mod wake;
 mod wrapped;
@@ -34,21 +35,21 @@ mod wrapped;
 use async_trait::async_trait;
 
 pub use actor::Actor;
-pub use catalog::{CatalogStore, DeleteKind, DeleteToken, Pause, PutKind, PutToken, Resume};
+pub use catalog::{CatalogStore, DeleteKind, DeleteToken, KindPut, Pause, PutKind, PutToken, Resume};
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use error::{KeyTaken, NotStored, OpenError, StoreError, StoreErrorKind};
 #[cfg(any(feature = "postgres", feature = "sqlite", feature = "worker"))]
 pub(crate) use failures::{FailedAttempt, UnrunnableJob};
 pub use job_requests::{
-    Cancel, Cancelled, Counts, Delete, Deleted, Enqueued, Known, List, Page, Prune, Pruned, QueueStats, Redrive,
-    Redriven, Stats,
+    Cancel, Cancelled, Delete, Deleted, Enqueued, Known, List, Page, Prune, Pruned, Redrive, Redriven,
 };
 pub use jobs::JobStore;
 pub use lease_requests::{Beat, Claim, Claimed, Extend, Extended, Reap, Reaped, Settle, Settled, WorkerFate};
 #[cfg(any(feature = "api", feature = "postgres", feature = "sqlite", feature = "worker"))]
 pub(crate) use log_throttle::warn_throttled;
 pub(crate) use metrics::StoreMetrics;
-pub use token::{LastAdmin, NoSuchScope, Scope, TokenDeleted, TokenRecord};
+pub use stats::{Counts, QueueStats, Stats, StatsRequest};
+pub use token::{LastAdmin, NoSuchScope, Scope, TokenDeleted, TokenPut, TokenRecord};
 pub use wake::{Wake, WakeListener};
 #[cfg(feature = "api")]
 pub(crate) use wrapped::VERBS;

@@ -63,6 +63,16 @@ pub enum LastAdmin {
     Delete,
 }
 
+/// Answer of [`put_token`](super::CatalogStore::put_token).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum TokenPut {
+    /// It is stored.
+    Stored,
+    /// It is not: there are as many tokens as there may be.
+    TooMany,
+}
+
 /// Answer of [`delete_token`](super::CatalogStore::delete_token).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]

@@ -150,15 +150,15 @@ around_every_verb! {
         list List(list: super::List) -> Result<Page, StoreError>,
             (|answer: &Result<Page, _>| answer.as_ref().ok().map(|page| page.jobs.len()));
         attempts Attempts(id: JobId) -> Result<Option<Vec<AttemptRecord>>, StoreError>, one;
-        stats Stats() -> Result<super::Stats, StoreError>, one;
+        stats Stats(request: super::StatsRequest) -> Result<super::Stats, StoreError>, one;
     }
     CatalogStore {
         pause Pause(pause: super::Pause) -> Result<(), StoreError>, one;
         resume Resume(resume: super::Resume) -> Result<(), StoreError>, one;
-        put_kind PutKind(put: super::PutKind) -> Result<bool, StoreError>, one;
+        put_kind PutKind(put: super::PutKind) -> Result<KindPut, StoreError>, one;
         delete_kind DeleteKind(delete: super::DeleteKind) -> Result<bool, StoreError>, one;
         kinds Kinds() -> Result<Vec<KindDefinition>, StoreError>, items;
-        put_token PutToken(put: super::PutToken) -> Result<(), StoreError>, one;
+        put_token PutToken(put: super::PutToken) -> Result<TokenPut, StoreError>, one;
         tokens Tokens() -> Result<Vec<TokenRecord>, StoreError>, items;
         had_token HadToken() -> Result<bool, StoreError>, one;
         delete_token DeleteToken(delete: super::DeleteToken) -> Result<TokenDeleted, StoreError>, one;

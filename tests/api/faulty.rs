@@ -76,7 +76,7 @@ impl Around for Faults {
                 let _ = self.fault.subscribe().wait_for(|fault| *fault != Fault::Held).await;
                 Ok(())
             }
-            Fault::StatsHeld if matches!(call, Call::Stats) => {
+            Fault::StatsHeld if matches!(call, Call::Stats(_)) => {
                 self.stats_held.fetch_add(1, Ordering::SeqCst);
                 let _ = self.fault.subscribe().wait_for(|fault| *fault != Fault::StatsHeld).await;
                 Ok(())

@@ -18,6 +18,7 @@ on_every_store!(
     a_known_key_is_answered_by_a_full_queue_and_takes_no_place_in_it,
     a_caller_without_read_learns_little_of_a_job_it_did_not_create,
     keys_with_control_characters_are_422,
+    keys_with_a_reserved_prefix_are_422_in_header_body_and_batch_and_for_the_library,
     fifty_posts_that_fight_for_one_key_make_one_job_and_the_losers_are_told,
 );
 
@@ -134,6 +135,31 @@ async fn keys_with_control_characters_are_422(world: World) {
     let batch = json!({"jobs": [keyed("a", json!(1)), keyed("b\nc", json!(1))]});
     server.post("/jobs/batch", batch).await.problem(422, "invalid_batch");
     assert_eq!(count(&server).await, 0);
+}
+
+async fn keys_with_a_reserved_prefix_are_422_in_header_body_and_batch_and_for_the_library(world: World) {
+    let server = world.server().await;
+    for key in ["schedule:nightly@2030", "flow:1", "hook:x"] {
+        let prefix = &key[..=key.find(':').unwrap()];
+        let in_header = server.call("POST", "/jobs").header("idempotency-key", key);
+        for reply in [
+            server.post("/jobs", keyed(key, json!(1))).await,
+            in_header.json(&json!({"kind": "welcome", "payload": 1})).send().await,
+        ] {
+            let problem = reply.problem(422, "invalid_value");
+            let detail = problem["detail"].as_str().unwrap();
+            assert!(detail.contains(prefix) && detail.contains("use another prefix"), "{detail}");
+        }
+        let reply = server.post("/jobs/batch", json!({"jobs": [keyed("fine", json!(1)), keyed(key, json!(1))]})).await;
+        let errors = reply.problem(422, "invalid_batch")["errors"].clone();
+        assert_eq!((errors.as_array().unwrap().len(), &errors[0]["index"]), (1, &json!(1)));
+        assert!(errors.to_string().contains(prefix), "{errors}");
+        let request = steadfast::JobRequest::new("welcome", steadfast::Json::null()).idempotency_key(key);
+        let error = server.queue.enqueue_request(request).await.unwrap_err().to_string();
+        assert!(error.contains(prefix), "{error}");
+    }
+    assert_eq!(count(&server).await, 0);
+    server.post("/jobs", keyed("schedules:are-fine", json!(1))).await.expect(201);
 }
 
 async fn fifty_posts_that_fight_for_one_key_make_one_job_and_the_losers_are_told(world: World) {

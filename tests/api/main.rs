@@ -10,6 +10,7 @@ mod world;
 mod access;
 mod actors;
 mod canary;
+mod caps;
 mod connections;
 mod hostile;
 mod idempotency;
@@ -19,6 +20,7 @@ mod operators;
 #[cfg(feature = "postgres")]
 mod outage;
 mod payloads;
+mod queue_pages;
 mod schema;
 mod shutdown;
 mod workers;

@@ -49,7 +49,7 @@ async fn shutdown_ends_long_polls_finishes_requests_and_accepts_nobody_new(world
     for post in posts {
         accepted += u64::from(post.await.unwrap().is_some_and(|reply| reply.status == 201));
     }
-    let stats = queue.stats().await.unwrap();
+    let stats = queue.stats(steadfast::store::StatsRequest::new()).await.unwrap();
     let stored: u64 = stats.queues.values().flat_map(|queue| queue.counts.values()).sum();
     assert!(stored >= accepted, "{accepted} were accepted and {stored} are stored");
     assert!(TcpStream::connect(address).await.is_err(), "nobody new");

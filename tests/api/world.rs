@@ -80,7 +80,7 @@ impl World {
             .await
     }
 
-    async fn server_on(queue: Queue, change: impl FnOnce(ApiSettings) -> ApiSettings) -> Server {
+    pub(crate) async fn server_on(queue: Queue, change: impl FnOnce(ApiSettings) -> ApiSettings) -> Server {
         queue.put_kind(KindDefinition::any(Kind::new("welcome").unwrap())).await.unwrap();
         let settings = change(ApiSettings::new(queue.clone()));
         Server::start(queue, settings).await

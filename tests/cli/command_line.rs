@@ -1,5 +1,7 @@
 //! The command line itself: what is unknown is refused, what is refused says why, scripts can rely on exit codes.
 
+use serde_json::json;
+
 use crate::terminal::Terminal;
 use crate::world::{World, ended};
 
@@ -95,6 +97,42 @@ fn queues_kinds_and_jobs_can_be_operated() {
     assert!(run(&["stats"]).stdout.contains("letters"));
     assert!(run(&["jobs", "delete", id]).stdout.contains("deleted"));
     assert_eq!(run(&["jobs", "list"]).stdout.trim(), "no jobs");
+    server.stop();
+}
+
+#[test]
+fn lists_of_queues_follow_the_pages_and_say_where_they_are_cut() {
+    let world = World::new();
+    let server = world.serve(&[("STEADFAST_EXECUTOR", "none"), ("STEADFAST_MAX_QUEUES", "1004")]);
+    let enqueue = |names: Vec<String>| {
+        let payload = json!({"text": "t"});
+        let jobs = names.iter().map(|queue| json!({"kind": "summarize_text", "payload": payload, "queue": queue}));
+        server.post("/jobs/batch", &json!({"jobs": jobs.collect::<Vec<_>>()}))
+    };
+    let names = |range: std::ops::Range<usize>| range.map(|n| format!("q{n:04}")).collect::<Vec<_>>();
+    assert_eq!(enqueue(names(0..1000)).0, 200);
+    assert_eq!(enqueue(names(1000..1004)).0, 200);
+    let (status, problem) = enqueue(names(1004..1005));
+    assert_eq!((status, &problem["code"]), (429, &json!("too_many_queues")));
+
+    let queues = server.run(&world, &["queues", "--json"]);
+    assert_eq!((queues.json().as_array().unwrap().len(), &*queues.stderr), (1004, ""));
+    let stats = server.run(&world, &["stats", "--json"]);
+    assert_eq!((stats.json()["queues"].as_object().unwrap().len(), &*stats.stderr), (1004, ""));
+    assert!(server.run(&world, &["queues", "pause", "q1003"]).stdout.contains("paused"), "it is on the second page");
+    for limit in ["5", "1002"] {
+        let count: usize = limit.parse().unwrap();
+        let queues = server.run(&world, &["queues", "list", "--limit", limit, "--json"]);
+        assert_eq!(queues.json().as_array().unwrap().len(), count);
+        let stats = server.run(&world, &["stats", "--limit", limit, "--json"]);
+        assert_eq!(stats.json()["queues"].as_object().unwrap().len(), count);
+        assert_eq!(stats.json()["totals"]["queued"], 1004);
+        for done in [queues, stats] {
+            assert!(done.stderr.contains(&format!("only the first {limit} are shown")), "{}", done.stderr);
+        }
+    }
+    let table = server.run(&world, &["stats", "--limit", "2"]).stdout;
+    assert!(table.contains("q0001") && !table.contains("q0002") && table.contains("1004"), "{table}");
     server.stop();
 }
 

@@ -1,7 +1,8 @@
 //! put_kind, delete_kind, kinds: what is declared.
 
+use steadfast::job::limits::KINDS_MAX;
 use steadfast::job::{KindDefaults, KindDefinition, RetryPolicy, Status};
-use steadfast::store::{DeleteKind, PutKind};
+use steadfast::store::{DeleteKind, KindPut, PutKind};
 
 use crate::phrases::*;
 use crate::world::World;
@@ -22,7 +23,7 @@ async fn kinds(world: &impl World) -> Vec<KindDefinition> {
 }
 
 async fn put(world: &impl World, definition: KindDefinition) -> bool {
-    world.store().put_kind(PutKind::new(definition)).await.unwrap()
+    world.store().put_kind(PutKind::new(definition)).await.unwrap() == KindPut::New
 }
 
 pub(crate) async fn what_was_declared_comes_back_by_name(world: &impl World) {
@@ -67,4 +68,16 @@ pub(crate) async fn the_jobs_of_a_deleted_kind_go_on(world: &impl World) {
     for lease in leases {
         assert_eq!(world.end(&lease, succeeded()).await.status, Status::Succeeded);
     }
+}
+
+pub(crate) async fn one_kind_more_than_may_be_is_refused_and_those_there_are_can_be_changed(world: &impl World) {
+    for n in 0..KINDS_MAX {
+        assert!(put(world, KindDefinition::any(kind(&format!("k{n}")))).await);
+    }
+    let one_more = PutKind::new(full("one-more"));
+    assert_eq!(world.store().put_kind(one_more.clone()).await.unwrap(), KindPut::TooMany);
+    assert_eq!(kinds(world).await.len(), KINDS_MAX);
+    assert_eq!(world.store().put_kind(PutKind::new(full("k7"))).await.unwrap(), KindPut::Changed);
+    assert!(world.store().delete_kind(DeleteKind::new(kind("k7"))).await.unwrap());
+    assert_eq!(world.store().put_kind(one_more).await.unwrap(), KindPut::New);
 }

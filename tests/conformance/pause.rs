@@ -1,7 +1,7 @@
 //! pause, resume: a queue from which nothing is claimed.
 
 use steadfast::job::Status;
-use steadfast::store::{Extended, Pause, QueueStats, Resume};
+use steadfast::store::{Extended, Pause, QueueStats, Resume, StatsRequest};
 
 use crate::phrases::*;
 use crate::world::World;
@@ -37,7 +37,7 @@ pub(crate) async fn a_queue_without_jobs_can_be_paused_for_those_to_come(world: 
     pause(world, "mail").await;
     let mut paused = QueueStats::default();
     paused.paused = true;
-    assert_eq!(world.store().stats().await.unwrap().queues, [(queue("mail"), paused)].into());
+    assert_eq!(world.store().stats(StatsRequest::new()).await.unwrap().queues, [(queue("mail"), paused)].into());
     let job = world.enqueue(in_queue("mail")).await;
     assert_eq!(job.status, Status::Queued);
     assert_eq!(world.claim(10).await, []);

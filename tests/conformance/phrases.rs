@@ -10,8 +10,8 @@ use steadfast::job::{
     Limits, NewJob, Outcome, Progress, QueueName, RetryPolicy, Status, WorkerId,
 };
 use steadfast::store::{
-    Beat, Cancel, Cancelled, Claim, Counts, Delete, Deleted, Enqueued, Extend, Extended, List, Page, PutKind,
-    QueueStats, Reap, Reaped, Redrive, Redriven, Settle, Settled, WorkerFate,
+    Beat, Cancel, Cancelled, Claim, Counts, Delete, Deleted, Enqueued, Extend, Extended, KindPut, List, Page, PutKind,
+    QueueStats, Reap, Reaped, Redrive, Redriven, Settle, Settled, StatsRequest, WorkerFate,
 };
 
 use crate::world::World;
@@ -270,7 +270,8 @@ pub(crate) trait Phrases: World {
     }
 
     async fn queue_stats(&self, name: &str) -> QueueStats {
-        self.store().stats().await.unwrap().queues.remove(&queue(name)).unwrap_or_default()
+        let request = StatsRequest::of([queue(name)]);
+        self.store().stats(request).await.unwrap().queues.remove(&queue(name)).unwrap_or_default()
     }
 
     async fn counts(&self, name: &str) -> Counts {
@@ -279,7 +280,7 @@ pub(crate) trait Phrases: World {
 
     async fn put_kind(&self, name: &str, retry: RetryPolicy) -> bool {
         let definition = KindDefinition::any(kind(name)).defaults(KindDefaults::default().retry(retry));
-        self.store().put_kind(PutKind::new(definition)).await.unwrap()
+        self.store().put_kind(PutKind::new(definition)).await.unwrap() == KindPut::New
     }
 
     /// A finished job in each of the three ends, for verbs that look at where a job stands.

@@ -10,7 +10,7 @@ use steadfast::job::{
 };
 use steadfast::store::{
     Beat, Cancel, Claim, Delete, Extend, List, NotStored, Pause, Prune, Reap, Redrive, Redriven, Resume, Settle,
-    StoreError, WorkerFate,
+    StatsRequest, StoreError, WorkerFate,
 };
 
 use crate::changed::changed;
@@ -185,7 +185,7 @@ impl<W: World> Taker<W> {
 
     /// Queues that have nothing to tell are left out.
     pub(crate) async fn stats(&self) -> Result<BTreeMap<usize, QueueStats>, StoreError> {
-        let queues = self.world.store().stats().await?.queues.into_iter();
+        let queues = self.world.store().stats(StatsRequest::new()).await?.queues.into_iter();
         let told = queues.map(|(name, stats)| {
             let oldest_ready = stats.oldest_ready.map(|age| age.as_millis() as u64);
             (numbered("q", name.as_str()), (stats.paused, stats.counts, oldest_ready))

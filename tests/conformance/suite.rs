@@ -212,6 +212,12 @@ macro_rules! conformance_suite {
                 known_keys_and_unknown_jobs_are_not_counted,
                 the_oldest_ready_is_the_longest_due_whatever_its_priority_or_kind,
                 only_jobs_that_wait_and_are_due_count_as_ready,
+                pages_go_by_name_and_every_queue_is_on_one_of_them,
+                a_cursor_need_not_be_a_queue_that_still_exists,
+                queues_asked_for_by_name_are_all_that_is_told_and_counted,
+                counts_alone_and_totals_alone_can_be_asked_for,
+                a_queue_is_gone_with_its_last_job_unless_it_is_paused,
+                queues_that_are_gone_hide_none_that_are_there,
             );
             cases!($world, tokens:
                 tokens_are_kept_as_given_and_told_by_id,
@@ -219,6 +225,7 @@ macro_rules! conformance_suite {
                 a_revoked_token_is_gone_and_the_others_stay,
                 the_last_token_with_the_scope_admin_stays_unless_it_is_said_to_go,
                 that_there_was_a_token_is_known_after_the_last_is_gone,
+                one_token_more_than_may_be_is_refused_and_those_there_are_can_be_replaced,
             );
             cases!($world, pause:
                 nothing_is_claimed_from_a_paused_queue_until_it_is_resumed,
@@ -233,6 +240,7 @@ macro_rules! conformance_suite {
                 declaring_again_replaces_the_whole_declaration,
                 a_deleted_kind_is_forgotten_and_can_be_declared_anew,
                 the_jobs_of_a_deleted_kind_go_on,
+                one_kind_more_than_may_be_is_refused_and_those_there_are_can_be_changed,
             );
             cases!($world, races:
                 a_cancel_at_the_moment_of_failure_always_ends_cancelled,

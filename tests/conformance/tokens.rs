@@ -1,6 +1,7 @@
 //! put_token, tokens, had_token, delete_token: who may use the API.
 
-use steadfast::store::{DeleteToken, LastAdmin, PutToken, Scope, TokenDeleted, TokenRecord};
+use steadfast::job::limits::TOKENS_MAX;
+use steadfast::store::{DeleteToken, LastAdmin, PutToken, Scope, TokenDeleted, TokenPut, TokenRecord};
 
 use crate::changed::changed;
 use crate::world::World;
@@ -64,4 +65,21 @@ pub(crate) async fn that_there_was_a_token_is_known_after_the_last_is_gone(world
         assert_eq!(store.delete_token(DeleteToken::new("a", LastAdmin::Delete)).await.unwrap(), TokenDeleted::Deleted);
         assert!(store.had_token().await.unwrap());
     }
+}
+
+pub(crate) async fn one_token_more_than_may_be_is_refused_and_those_there_are_can_be_replaced(world: &impl World) {
+    let store = world.store();
+    for n in 0..TOKENS_MAX {
+        assert_eq!(
+            store.put_token(PutToken::new(token(&format!("t{n}"), &[Scope::Read]))).await.unwrap(),
+            TokenPut::Stored
+        );
+    }
+    let one_more = PutToken::new(token("one-more", &[Scope::Read]));
+    assert_eq!(store.put_token(one_more.clone()).await.unwrap(), TokenPut::TooMany);
+    assert_eq!(store.tokens().await.unwrap().len(), TOKENS_MAX);
+    let replaced = PutToken::new(token("t7", &[Scope::Enqueue]));
+    assert_eq!(store.put_token(replaced).await.unwrap(), TokenPut::Stored);
+    store.delete_token(DeleteToken::new("t7", LastAdmin::Delete)).await.unwrap();
+    assert_eq!(store.put_token(one_more).await.unwrap(), TokenPut::Stored);
 }

@@ -5,6 +5,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use steadfast::job::{AttemptOutcome, Json, Kind, KindDefinition};
+use steadfast::store::StatsRequest;
 use steadfast::worker::{HandlerOptions, WorkerSettings};
 use steadfast::{JobRequest, Queue, Status, Worker};
 
@@ -43,7 +44,7 @@ fn works_to_the_end_when_it_is_started_as_a_process_of_its_own() {
 
 async fn nothing_left(queue: &Queue) {
     loop {
-        let stats = queue.stats().await.unwrap();
+        let stats = queue.stats(StatsRequest::new()).await.unwrap();
         let counts = stats.queues.values().flat_map(|queue| &queue.counts);
         if counts.filter(|(status, _)| !status.is_terminal()).all(|(_, count)| *count == 0) {
             return;

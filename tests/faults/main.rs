@@ -28,6 +28,7 @@ mod killers;
 mod leases;
 mod link;
 mod logs;
+mod made_up_queues;
 mod memory_attacks;
 mod mount;
 mod overload;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde_json::json;
 use steadfast::JobRequest;
 use steadfast::job::{AttemptOutcome, Outcome, WorkerId};
-use steadfast::store::{Beat, Claim, Extend, Extended, Settle, Settled};
+use steadfast::store::{Beat, Claim, Extend, Extended, Settle, Settled, StatsRequest};
 
 use crate::attackers::memory_kib;
 use crate::customers::Customers;
@@ -77,7 +77,7 @@ async fn f9(scenario: &str, stage: Stage) {
     assert!(expired.as_deref().is_none_or(|line| line.ends_with(" 0")), "a live lease expired under load: {expired:?}");
 
     let queue = stage.queue().await;
-    let stats = queue.stats().await.unwrap();
+    let stats = queue.stats(StatsRequest::new()).await.unwrap();
     let done: u64 =
         stats.queues.iter().filter(|(name, _)| name.as_str() == "flood").flat_map(|(_, q)| q.counts.values()).sum();
     let (least, most) = (sustained.accepted + told.accepted, sustained.unanswered + told.unanswered);

@@ -161,6 +161,9 @@ planted_bugs! {
     guesses_without_a_throttle_are_caught: GuessesUnthrottled,
         "guesses::s7_six_hundred_who_guess_at_once_have_few_tokens_judged_and_a_good_client_does_not_notice",
         "guesses were judged";
+    queues_without_a_cap_are_caught: QueuesUncapped,
+        "made_up_queues::s30_names_made_up_without_end_begin_as_many_queues_as_there_may_be_and_a_good_client_does_not_notice",
+        "queues were begun";
     payloads_checked_on_the_runtime_are_caught: PayloadsCheckedOnRuntime,
         "payload_attacks::s28_expensive_payloads_from_several_clients_cost_no_lease_no_probe_and_no_memory_on_sqlite",
         "probes wait";

@@ -1,12 +1,13 @@
 //! Calls that share a commit, and counts that are never counted.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use steadfast::job::Status;
-use steadfast::store::{JobStore, Reap};
+use steadfast::store::{Delete, JobStore, Prune, Reap, StatsRequest};
 
 use crate::support::postgres::Cluster;
-use crate::work::{checked, claim, count, enqueue, request, settle_all};
+use crate::work::{checked, claim, count, enqueue, request, settle_all, work_off};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn fifty_calls_with_one_key_make_one_job_and_get_one_answer() {
@@ -55,7 +56,7 @@ async fn counts_are_the_same_before_and_after_they_are_rolled_up() {
     enqueue(&store, "b", 20).await;
     let leases = store.claim(claim(15)).await.unwrap().leases;
     settle_all(&store, &leases[..5]).await.unwrap();
-    let before = store.stats().await.unwrap();
+    let before = store.stats(StatsRequest::new()).await.unwrap();
     store.reap(Reap::up_to(100)).await.unwrap();
     let admin = database.admin().await;
     let loose: i64 = admin.query_one("SELECT count(*) FROM count_deltas", &[]).await.unwrap().get(0);
@@ -63,7 +64,7 @@ async fn counts_are_the_same_before_and_after_they_are_rolled_up() {
     let counts = |stats: &steadfast::store::Stats| {
         stats.queues.iter().map(|(name, queue)| (name.clone(), queue.counts.clone())).collect::<Vec<_>>()
     };
-    assert_eq!(counts(&store.stats().await.unwrap()), counts(&before));
+    assert_eq!(counts(&store.stats(StatsRequest::new()).await.unwrap()), counts(&before));
     let truth = "SELECT queue || ' ' || status || ' ' || count(*) FROM jobs GROUP BY queue, status ORDER BY 1";
     let truth: Vec<String> = admin.query(truth, &[]).await.unwrap().iter().map(|row| row.get(0)).collect();
     let mut told: Vec<String> = before
@@ -73,4 +74,24 @@ async fn counts_are_the_same_before_and_after_they_are_rolled_up() {
         .collect();
     told.sort();
     assert_eq!(told, truth);
+}
+
+#[tokio::test]
+async fn queues_that_are_no_longer_used_leave_no_counts_behind_once_pruned() {
+    let database = Cluster::shared().await.database().await;
+    let store = database.store().await;
+    let admin = database.admin().await;
+    let gone = enqueue(&store, "gone", 3).await;
+    work_off(&store, 10).await;
+    enqueue(&store, "kept", 2).await;
+    store.delete(Delete::new(gone)).await.unwrap();
+    store.reap(Reap::up_to(1)).await.unwrap();
+    let queues = async || -> Vec<String> {
+        let rows = admin.query("SELECT DISTINCT queue FROM counts ORDER BY 1", &[]).await.unwrap();
+        rows.iter().map(|row| row.get(0)).collect()
+    };
+    assert_eq!(queues().await, ["gone", "kept"]);
+    store.prune(Prune::keeping(Duration::from_secs(3600))).await.unwrap();
+    assert_eq!(queues().await, ["kept"]);
+    assert_eq!(count(&store, "kept", Status::Queued).await, 2);
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use steadfast::job::Status;
 use steadfast::store::postgres::PostgresStore;
-use steadfast::store::{JobStore, Reap};
+use steadfast::store::{JobStore, Reap, StatsRequest};
 use tokio_postgres::Client;
 
 use crate::support::postgres::Cluster;
@@ -14,7 +14,7 @@ use crate::work::{claim, count, enqueue, jobs, settle_all};
 type Counts = BTreeMap<String, u64>;
 
 async fn told(store: &PostgresStore) -> Counts {
-    let stats = store.stats().await.unwrap();
+    let stats = store.stats(StatsRequest::new()).await.unwrap();
     let of = |(queue, of): (_, &steadfast::store::QueueStats)| {
         of.counts.iter().map(|(status, n)| (format!("{queue} {status}"), *n)).collect::<Vec<_>>()
     };
@@ -69,7 +69,7 @@ async fn no_change_is_lost_or_counted_twice_by_four_processes_that_roll_up_while
                 let leases = store.claim(claim(2)).await.unwrap().leases;
                 settle_all(&*store, &leases).await.unwrap();
                 store.reap(Reap::up_to(10)).await.unwrap();
-                store.stats().await.unwrap();
+                store.stats(StatsRequest::new()).await.unwrap();
             }
             store
         }));

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use steadfast::store::postgres::PostgresStore;
-use steadfast::store::{Beat, Extend, Extended, JobStore, Settled, StoreErrorKind};
+use steadfast::store::{Beat, Extend, Extended, JobStore, Settled, StatsRequest, StoreErrorKind};
 use tokio::time::Instant;
 
 use crate::changed::changed;
@@ -17,7 +17,7 @@ async fn a_job_due_since_before_all_time_is_claimed_first() {
     let ids = enqueue(&store, "default", 3).await;
     let admin = database.admin().await;
     admin.execute("UPDATE jobs SET run_at = '-infinity' WHERE id = $1", &[ids[2].as_uuid()]).await.unwrap();
-    assert!(store.stats().await.unwrap().queues.values().all(|queue| queue.oldest_ready.is_some()));
+    assert!(store.stats(StatsRequest::new()).await.unwrap().queues.values().all(|queue| queue.oldest_ready.is_some()));
     assert_eq!(work_off(&store, 1).await, [ids[2], ids[0], ids[1]]);
 }
 

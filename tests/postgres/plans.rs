@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use steadfast::job::{Kind, Outcome, Progress, Status};
-use steadfast::store::{Beat, Extend, List, Reap, Settle, Store};
+use steadfast::job::{Kind, Outcome, Progress, QueueName, Status};
+use steadfast::store::{Beat, Extend, List, Reap, Settle, StatsRequest, Store};
 
 use crate::support::postgres::{Cluster, TestDatabase};
 use crate::work::{claim, eventually, settle_all};
@@ -52,6 +52,8 @@ async fn every_hot_verb(store: &dyn Store) {
         let list = List::new().status(status).kind(Kind::new("a").unwrap()).limit(10);
         assert_eq!(store.list(list).await.unwrap().jobs.len(), 10);
     }
+    let queue = store.stats(StatsRequest::new()).await.unwrap().queues.remove(&QueueName::default()).unwrap();
+    assert!(queue.oldest_ready.is_some());
     assert_eq!(store.reap(Reap::up_to(100)).await.unwrap().len(), 100);
 }
 
@@ -84,7 +86,8 @@ fn check(plans: &BTreeMap<String, String>) {
         let found = plans.iter().find(|(key, _)| key.starts_with(name));
         found.map(|(_, plan)| plan.as_str()).unwrap_or_else(|| panic!("no plan of {name} in {:?}", plans.keys()))
     };
-    let hot = ["claim: queued", "settle: running", "settle: what", "settle: how", "extend", "reap", "lanes"];
+    let hot =
+        ["claim: queued", "settle: running", "settle: what", "settle: how", "extend", "reap", "lanes", "oldest_ready"];
     for name in hot {
         let plan = plan(name);
         for bad in ["Seq Scan on jobs", "Bitmap", "Hash Join", "Merge Join", "Seq Scan on attempts"] {
@@ -104,6 +107,8 @@ fn check(plans: &BTreeMap<String, String>) {
         assert!(plan.contains(" jobs_dead on jobs j") && !plan.contains("jobs_pkey"), "{name}:\n{plan}");
     }
     assert!(plan("lanes").contains("using jobs_ready on jobs j"), "{}", plan("lanes"));
+    let ages = plan("oldest_ready").replace("l_1.", "l.");
+    assert!(ages.contains("(queue = l.queue) AND (ROW(kind, priority) > ROW(l.kind, l.priority))"), "{ages}");
 }
 
 #[tokio::test]

@@ -16,7 +16,7 @@ use steadfast::job::{
 use steadfast::store::postgres::{PostgresStore, migrate};
 use steadfast::store::{
     Beat, Cancel, Cancelled, CatalogStore, Delete, Deleted, Extend, Extended, JobStore, List, Pause, Prune, PutKind,
-    Reap, Redrive, Redriven, Resume, Settle, Settled,
+    Reap, Redrive, Redriven, Resume, Settle, Settled, StatsRequest,
 };
 use tokio_postgres::Client;
 use uuid::Uuid;
@@ -298,7 +298,7 @@ async fn every_job_of_a_migrated_database_goes_on_its_way() {
 /// Jobs per status, as the store tells.
 async fn counted(store: &PostgresStore) -> BTreeMap<Status, u64> {
     let mut counts = BTreeMap::new();
-    for queue in store.stats().await.unwrap().queues.values() {
+    for queue in store.stats(StatsRequest::new()).await.unwrap().queues.values() {
         for (status, n) in &queue.counts {
             *counts.entry(*status).or_default() += n;
         }

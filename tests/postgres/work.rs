@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use steadfast::job::{
     JobId, JobRequest, Json, KindDefaults, Lease, Limits, NewJob, Outcome, QueueName, Status, WorkerId,
 };
-use steadfast::store::{Claim, Settle, Settled, Store, StoreError};
+use steadfast::store::{Claim, Settle, Settled, StatsRequest, Store, StoreError};
 use tokio::time::{Instant, sleep};
 
 pub(crate) fn request(queue: &str) -> JobRequest {
@@ -58,7 +58,7 @@ pub(crate) async fn settle_all(store: &dyn Store, leases: &[Lease]) -> Result<()
 }
 
 pub(crate) async fn count(store: &dyn Store, queue: &str, status: Status) -> u64 {
-    let stats = store.stats().await.unwrap();
+    let stats = store.stats(StatsRequest::new()).await.unwrap();
     let queue = stats.queues.get(&QueueName::new(queue).unwrap());
     queue.and_then(|queue| queue.counts.get(&status)).copied().unwrap_or(0)
 }

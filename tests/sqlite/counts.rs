@@ -8,7 +8,7 @@ use steadfast::store::sqlite::SqliteStore;
 use steadfast::store::{Beat, Cancel, Delete, Extend, JobStore, ManualClock, Prune, Reap, Redrive, Settle};
 
 use crate::changed::changed;
-use crate::jobs_file::{JobsFile, checked, claim_of, counted, in_queue, told};
+use crate::jobs_file::{JobsFile, checked, claim_of, counted, enqueue_one, in_queue, told};
 
 const STEPS: usize = 150;
 
@@ -29,6 +29,22 @@ async fn counts_equal_the_rows_after_every_step_of_a_random_mixture_of_verbs() {
         let store = file.open_at(&clock);
         assert_eq!(told(&store).await, counted(&external), "seed {seed}, opened again");
     }
+}
+
+#[tokio::test]
+async fn queues_that_are_no_longer_used_leave_no_counts_behind_once_pruned() {
+    let file = JobsFile::new();
+    let store = file.open();
+    let external = file.external_connection();
+    enqueue_one(&store, in_queue("kept")).await;
+    let gone = enqueue_one(&store, in_queue("gone")).await;
+    store.cancel(Cancel::new([gone])).await.unwrap();
+    store.delete(Delete::new([gone])).await.unwrap();
+    let queues =
+        || -> usize { external.query_row("SELECT count(DISTINCT queue) FROM counts", [], |row| row.get(0)).unwrap() };
+    assert_eq!(queues(), 2);
+    store.prune(Prune::keeping(Duration::from_secs(3600))).await.unwrap();
+    assert_eq!((queues(), told(&store).await), (1, counted(&external)));
 }
 
 struct Mixture {

@@ -4,7 +4,7 @@ use std::fs;
 
 use steadfast::job::{JobId, Status};
 use steadfast::store::sqlite::{SqliteSettings, SqliteStore};
-use steadfast::store::{JobStore, List, Store, StoreError, StoreErrorKind};
+use steadfast::store::{JobStore, List, StatsRequest, Store, StoreError, StoreErrorKind};
 
 use crate::jobs_file::{
     JobsFile, assert_sound, checked, claim_of, counted, enqueue, in_queue, jobs, told, walk, write_private,
@@ -35,7 +35,7 @@ async fn look(file: &JobsFile, content: &[u8], ids: &[JobId], what: &str) -> boo
         (
             "stats",
             store
-                .stats()
+                .stats(StatsRequest::new())
                 .await
                 .map(|stats| stats.queues.values().flat_map(|queue| queue.counts.values()).sum::<u64>() as usize),
         ),

@@ -2,7 +2,7 @@
 
 use steadfast::Queue;
 use steadfast::queue::EnqueueError;
-use steadfast::store::StoreErrorKind;
+use steadfast::store::{StatsRequest, StoreErrorKind};
 
 use crate::jobs_file::{JobsFile, checked, job, told};
 use crate::welcome::Welcome;
@@ -75,7 +75,17 @@ async fn a_typed_job_is_stored_with_the_callers_writes_by_the_same_builder() {
     assert_eq!((queue.get(first.job.id).await.unwrap(), users(&file)), (Some(first.job.clone()), 1));
     // The row is there: the caller's own write fails, and the job goes with it.
     assert!(queue.enqueue(Welcome { user: 2 }).with_writes(own_write).await.unwrap().is_err());
-    assert_eq!(queue.stats().await.unwrap().queues.values().flat_map(|queue| queue.counts.values()).sum::<u64>(), 1);
+    assert_eq!(
+        queue
+            .stats(StatsRequest::new())
+            .await
+            .unwrap()
+            .queues
+            .values()
+            .flat_map(|queue| queue.counts.values())
+            .sum::<u64>(),
+        1
+    );
     // A key of another job: what the caller wrote is undone.
     let other_write = |sql: &steadfast::store::sqlite::Connection| sql.execute_batch("INSERT INTO users VALUES (43)");
     match job(2).with_writes(other_write).await {

@@ -18,7 +18,7 @@ use steadfast::job::{
 use steadfast::store::sqlite::SqliteStore;
 use steadfast::store::{
     Beat, Cancel, CatalogStore, Clock, Extend, JobStore, ManualClock, Pause, PutKind, PutToken, Redrive, Scope, Settle,
-    TokenRecord,
+    StatsRequest, TokenRecord,
 };
 
 use crate::jobs_file::{JobsFile, claim_of, make_private, walk};
@@ -152,7 +152,7 @@ pub(crate) async fn told(store: &SqliteStore) -> Vec<String> {
         let queue = kind.defaults.queue.map(|queue| queue.to_string());
         lines.push(format!("kind {} {}", kind.kind, json!({ "schema": kind.schema, "retry": retry, "queue": queue })));
     }
-    for (queue, stats) in store.stats().await.unwrap().queues {
+    for (queue, stats) in store.stats(StatsRequest::new()).await.unwrap().queues {
         let counts: Vec<_> = stats.counts.iter().map(|(status, n)| format!("{status} {n}")).collect();
         lines.push(format!("queue {queue} {}", json!({ "paused": stats.paused, "counts": counts })));
     }

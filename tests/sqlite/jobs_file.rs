@@ -13,7 +13,7 @@ use rusqlite::Connection;
 use steadfast::job::limits::LEASE_DEFAULT;
 use steadfast::job::{JobId, JobRecord, JobRequest, Json, KindDefaults, Lease, Limits, NewJob, WorkerId};
 use steadfast::store::sqlite::{SqliteSettings, SqliteStore};
-use steadfast::store::{Claim, JobStore, List, ManualClock, StoreError, WorkerFate};
+use steadfast::store::{Claim, JobStore, List, ManualClock, StatsRequest, StoreError, WorkerFate};
 use tempfile::TempDir;
 
 use crate::changed::changed;
@@ -171,7 +171,7 @@ pub(crate) type Tally = BTreeMap<(String, String), u64>;
 
 /// As the store tells it.
 pub(crate) async fn told(store: &SqliteStore) -> Tally {
-    let stats = store.stats().await.unwrap();
+    let stats = store.stats(StatsRequest::new()).await.unwrap();
     let queues = stats.queues.iter();
     queues.flat_map(|(queue, stats)| stats.counts.iter().map(|(status, n)| (key(queue, status), *n))).collect()
 }

@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use steadfast::job::JobId;
 use steadfast::store::sqlite::{SqliteSettings, SqliteStore};
-use steadfast::store::{Enqueued, ManualClock};
+use steadfast::store::{Enqueued, ManualClock, StatsRequest};
 use steadfast::worker::{WorkerError, WorkerSettings};
 use steadfast::{Job, JobRecord, Queue, Status, Worker};
 use tokio::sync::oneshot;
@@ -82,7 +82,7 @@ impl World {
     }
 
     pub async fn count(&self, status: Status) -> u64 {
-        let stats = self.queue.stats().await.unwrap();
+        let stats = self.queue.stats(StatsRequest::new()).await.unwrap();
         stats.queues.values().filter_map(|queue| queue.counts.get(&status)).sum()
     }
 }

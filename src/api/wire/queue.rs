@@ -62,11 +62,12 @@ fn oldest_ready_ms(stats: &QueueStats) -> Option<u64> {
     stats.oldest_ready.map(|age| u64::try_from(age.as_millis()).unwrap_or(u64::MAX))
 }
 
-/// Counts per queue, and over all.
+/// Counts per queue, a page of them, and over all.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Stats)]
 pub(in crate::api) struct StatsView {
     queues: BTreeMap<String, QueueCounts>,
+    /// Over all queues, on whichever page.
     totals: StatusCounts,
     /// Left out until there is something to compare with.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -97,14 +98,10 @@ pub(in crate::api) struct RatesView {
 
 impl StatsView {
     pub(in crate::api) fn new(stats: &Stats, rates: Option<RatesView>) -> Self {
-        let mut totals = Counts::new();
-        for (status, count) in stats.queues.values().flat_map(|queue| &queue.counts) {
-            *totals.entry(*status).or_default() += count;
-        }
         let queues = stats.queues.iter().map(|(name, queue)| {
             let counts = QueueCounts { counts: (&queue.counts).into(), oldest_ready_ms: oldest_ready_ms(queue) };
             (name.to_string(), counts)
         });
-        Self { queues: queues.collect(), totals: (&totals).into(), rates }
+        Self { queues: queues.collect(), totals: (&stats.totals).into(), rates }
     }
 }

@@ -72,16 +72,30 @@ impl Client {
 
     /// All pages of a list.
     pub(super) fn get_list(&self, path: &str) -> Result<Vec<Value>, RequestError> {
-        let (mut items, mut cursor) = (Vec::new(), None);
+        let mut items = Vec::new();
+        self.follow(path, |page| {
+            items.extend(page.as_array().into_iter().flatten().cloned());
+            true
+        })?;
+        Ok(items)
+    }
+
+    /// Page after page, as long as `take` wants more; whether there are pages that it has not seen.
+    pub(super) fn follow(&self, path: &str, mut take: impl FnMut(Value) -> bool) -> Result<bool, RequestError> {
+        let separator = if path.contains('?') { '&' } else { '?' };
+        let mut cursor = None;
         loop {
             let page = match &cursor {
-                Some(cursor) => self.get(&format!("{path}?cursor={cursor}"))?,
+                Some(cursor) => self.get(&format!("{path}{separator}cursor={cursor}"))?,
                 None => self.get(path)?,
             };
-            items.extend(page.json.as_array().into_iter().flatten().cloned());
+            let wants_more = take(page.json);
             // A server that answers with the same page again has no more.
             if page.next.is_none() || page.next == cursor {
-                return Ok(items);
+                return Ok(false);
+            }
+            if !wants_more {
+                return Ok(true);
             }
             cursor = page.next;
         }

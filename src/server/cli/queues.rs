@@ -8,9 +8,10 @@ use serde_json::Value;
 
 use super::args;
 use super::format::text;
-use super::stats::{count_cells, waiting};
+use super::stats::{QUEUES_SHOWN, count_cells, note_cut, waiting};
 use super::table::Table;
 use super::{Client, Target};
+use crate::job::limits::QUEUES_PAGE_MAX;
 use crate::server::exit::{Exit, ExitError};
 use crate::server::settings::closest;
 use crate::server::stdio::{print_json, print_line};
@@ -27,7 +28,11 @@ pub(in crate::server) struct Queues {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Show all queues (the default)
-    List,
+    List {
+        /// Show at most this many, by name
+        #[arg(long, default_value_t = QUEUES_SHOWN)]
+        limit: usize,
+    },
     /// Start no more jobs of a queue; running ones go on
     Pause {
         /// The name of the queue. One that has no jobs is perhaps a typo: on a terminal you are asked, elsewhere it is
@@ -50,7 +55,8 @@ impl Queues {
     pub(super) fn run(self) -> Result<Exit> {
         let client = Client::new(&self.target)?;
         let (queue, verb, said) = match &self.command {
-            None | Some(Command::List) => return list(&client, self.target.json),
+            None => return list(&client, QUEUES_SHOWN, self.target.json),
+            Some(Command::List { limit }) => return list(&client, *limit, self.target.json),
             Some(Command::Pause { queue, yes }) => {
                 if !yes {
                     confirm_unknown_queue(&client, queue)?;
@@ -71,7 +77,11 @@ impl Queues {
 
 /// Asks before a queue without jobs is paused: its name may be a typo, and the one that was meant would go on.
 fn confirm_unknown_queue(client: &Client, queue: &str) -> Result<()> {
-    let known: Vec<String> = client.get_list("/queues")?.iter().map(|known| text(known, "queue")).collect();
+    let known: Vec<String> = client
+        .get_list(&format!("/queues?limit={QUEUES_PAGE_MAX}"))?
+        .iter()
+        .map(|known| text(known, "queue"))
+        .collect();
     if known.iter().any(|known| known == queue) {
         return Ok(());
     }
@@ -96,8 +106,16 @@ fn confirm(question: &str) -> Option<bool> {
     Some(matches!(answer.trim(), "y" | "Y" | "yes"))
 }
 
-fn list(client: &Client, json: bool) -> Result<Exit> {
-    let queues = client.get_list("/queues")?;
+fn list(client: &Client, limit: usize, json: bool) -> Result<Exit> {
+    let mut queues = Vec::new();
+    let has_more = client.follow(&format!("/queues?limit={}", limit.min(QUEUES_PAGE_MAX)), |page| {
+        queues.extend(page.as_array().into_iter().flatten().cloned());
+        queues.len() < limit
+    })?;
+    if has_more || queues.len() > limit {
+        note_cut(limit);
+    }
+    queues.truncate(limit);
     if json {
         print_json(&Value::from(queues));
         return Ok(Exit::Ok);

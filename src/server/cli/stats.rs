@@ -2,26 +2,36 @@
 
 use anyhow::Result;
 use clap::Args;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::table::Table;
 use super::{Client, Target};
+use crate::job::limits::QUEUES_PAGE_MAX;
 use crate::server::exit::Exit;
-use crate::server::stdio::{escaped, print_json, print_line};
+use crate::server::stdio::{escaped, print_json, print_line, print_stderr};
 
 /// In the order of a job's life.
 pub(super) const STATUSES: [&str; 6] = ["queued", "running", "retrying", "succeeded", "failed_permanent", "cancelled"];
+
+/// 10,000 queues: as many as a server takes unless it is told otherwise.
+pub(super) const QUEUES_SHOWN: usize = 10_000;
 
 /// Show how many jobs there are, and how fast they come and go
 #[derive(Debug, Args)]
 pub(in crate::server) struct Stats {
     #[command(flatten)]
     pub(super) target: Target,
+    /// Show at most this many queues, by name; the totals are over all
+    #[arg(long, default_value_t = QUEUES_SHOWN)]
+    limit: usize,
 }
 
 impl Stats {
     pub(super) fn run(self) -> Result<Exit> {
-        let stats = Client::new(&self.target)?.get("/stats")?.json;
+        let (stats, is_cut) = self.pages(&Client::new(&self.target)?)?;
+        if is_cut {
+            note_cut(self.limit);
+        }
         if self.target.json {
             print_json(&stats);
             return Ok(Exit::Ok);
@@ -40,6 +50,36 @@ impl Stats {
         }
         Ok(Exit::Ok)
     }
+
+    /// The first page with the queues of the others added to it, and whether there are more.
+    fn pages(&self, client: &Client) -> Result<(Value, bool)> {
+        let limit = self.limit;
+        let mut all = Value::Null;
+        let is_cut = client.follow(&format!("/stats?limit={}", limit.min(QUEUES_PAGE_MAX)), |mut page| {
+            if all.is_null() {
+                all = page;
+            } else if let (Some(all), Some(queues)) =
+                (all.get_mut("queues").and_then(Value::as_object_mut), page.get_mut("queues"))
+            {
+                all.append(queues.as_object_mut().unwrap_or(&mut Map::new()));
+            }
+            count(&all) < limit
+        })?;
+        let is_cut = is_cut || count(&all) > limit;
+        if let Some(queues) = all.get_mut("queues").and_then(Value::as_object_mut) {
+            *queues = std::mem::take(queues).into_iter().take(limit).collect();
+        }
+        Ok((all, is_cut))
+    }
+}
+
+fn count(stats: &Value) -> usize {
+    stats.get("queues").and_then(Value::as_object).map_or(0, Map::len)
+}
+
+/// Said on stderr, so that what is on stdout stays what it is.
+pub(super) fn note_cut(limit: usize) {
+    print_stderr(&format!("there are more queues: only the first {limit} are shown, by name; --limit shows more"));
 }
 
 fn row(name: &str, counts: Option<&Value>, waiting: String) -> Vec<String> {

@@ -16,6 +16,8 @@ pub(super) fn builder(settings: &Settings) -> Result<QueueBuilder> {
         .allow_unsafe_server_settings(settings.allow_unsafe_server_settings)
         .payload_max_bytes(settings.max_payload_bytes)
         .max_queue_depth(settings.max_queue_depth)
+        .max_depth(settings.max_depth)
+        .max_queues(Some(settings.max_queues))
         .allow_undeclared_kinds(settings.allow_undeclared_kinds)
         .default_max_attempts(settings.default_max_attempts)
         .default_retry(settings.default_retry.clone())

@@ -102,6 +102,19 @@ table! {
         &Number { min: 1, max: 1_000_000_000_000 },
         "waiting jobs in one queue; beyond: 429",
     );
+    MAX_DEPTH: Optional<Number<u64>> = optional(
+        "max_depth",
+        "STEADFAST_MAX_DEPTH",
+        &Number { min: 1, max: 1_000_000_000_000 },
+        "waiting jobs in all queues together; beyond: 429",
+    );
+    MAX_QUEUES: Required<Number<u64>> = required(
+        "max_queues",
+        "STEADFAST_MAX_QUEUES",
+        "10000",
+        &Number { min: 1, max: 1_000_000 },
+        "queues that have jobs or are paused; one more: 429",
+    );
     MAX_PAYLOAD_BYTES: Required<Number<usize>> = required(
         "max_payload_bytes",
         "STEADFAST_MAX_PAYLOAD_BYTES",

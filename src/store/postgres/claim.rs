@@ -20,8 +20,6 @@ use crate::job::limits::BATCH_MAX;
 use crate::job::{ErrorText, Lease, LeaseToken};
 use crate::store::{Claim, Claimed, StoreError, UnrunnableJob, warn_throttled};
 
-pub(super) use super::lane_scan::lanes;
-
 pub(super) const DEAD_LETTER: &str = "\
 -- bury: claimed just now but unreadable to be run → failed_permanent, as if it had never been started
 WITH told AS (

@@ -14,8 +14,6 @@ use tokio::time::timeout;
 
 use super::core::Core;
 use super::error::{DbError, Effect, Retries};
-use super::row;
-use crate::job::{QueueName, Status};
 use crate::planted::{Bug, planted};
 use crate::store::StoreError;
 
@@ -23,17 +21,6 @@ pub(super) const CHANGE_MARK: &str = "\
 -- change_mark: whose changes of the counts may be left, at or above $1: the oldest that are, or that may come
 SELECT least((SELECT d.xid FROM SCHEMA.count_deltas d WHERE d.xid >= $1::text::xid8 ORDER BY d.xid LIMIT 1),
              pg_snapshot_xmin(pg_current_snapshot()))::text";
-
-pub(super) const COUNTS: &str = "\
--- counts: what was rolled up, plus what changed since
-SELECT c.queue, c.status, sum(c.n)::bigint, sum(c.loose)::bigint
-FROM (SELECT queue, status, n, 0 AS loose FROM SCHEMA.counts
-      UNION ALL
-      SELECT d.queue, side.status, side.n, 1
-      FROM SCHEMA.count_deltas d CROSS JOIN LATERAL (VALUES (d.was, -d.n), (d.is_now, d.n)) AS side(status, n)
-      WHERE d.xid >= $1::text::xid8 AND side.status IS NOT NULL) c
-GROUP BY c.queue, c.status
-ORDER BY c.queue";
 
 pub(super) const ROLL_UP: &str = "\
 -- roll_up: the oldest changes of the counts → counts
@@ -61,9 +48,6 @@ added AS (
     ON CONFLICT (queue, status) DO UPDATE SET n = c.n + excluded.n
 )
 SELECT count(*) FROM taken";
-
-/// 5,000 loose changes: beyond it adding them up costs more than rolling them up.
-const LOOSE_MAX: i64 = 5_000;
 
 /// 20,000 changes in one step: some tens of milliseconds.
 const STEP: i64 = 20_000;
@@ -97,7 +81,7 @@ impl ChangeMark {
     }
 
     /// Raises the mark to where it can be by now, and answers it.
-    async fn raised(&self, core: &Core, connection: &Object) -> Result<String, DbError> {
+    pub(super) async fn raised(&self, core: &Core, connection: &Object) -> Result<String, DbError> {
         let (from, began) = (self.from(Instant::now()), Instant::now());
         let statement = connection.prepare_cached(&core.sql.change_mark).await?;
         let mark: String = connection.query_one(&statement, &[&from]).await?.try_get(0)?;
@@ -122,21 +106,6 @@ impl ChangeMark {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
-}
-
-/// Jobs per queue and status, and whether so many changes are loose that they should be rolled up.
-pub(super) async fn counts(core: &Core, connection: &Object) -> Result<(Vec<(QueueName, Status, u64)>, bool), DbError> {
-    let mark = core.change_mark.raised(core, connection).await?;
-    let statement = connection.prepare_cached(&core.sql.counts).await?;
-    let (mut counts, mut loose) = (Vec::new(), 0);
-    for row in connection.query(&statement, &[&mark]).await? {
-        loose += row.try_get::<_, i64>(3)?;
-        let n: i64 = row.try_get(2)?;
-        if n > 0 {
-            counts.push((row::queue(row.try_get(0)?), row::status(row.try_get(1)?), n as u64));
-        }
-    }
-    Ok((counts, loose > LOOSE_MAX))
 }
 
 /// Adds the oldest changes up, a bounded number of them.

@@ -6,13 +6,15 @@ use tokio_postgres::types::ToSql;
 use super::core::{Core, decode};
 use super::error::Effect;
 use super::row;
+use crate::job::limits::KINDS_MAX;
 use crate::job::{Kind, KindDefaults, KindDefinition, QueueName};
-use crate::store::{StoreError, StoreErrorKind};
+use crate::store::{KindPut, StoreError, StoreErrorKind};
 
 pub(super) const PUT_KIND: &str = "\
--- put_kind: declares a kind or changes its declaration; xmax is 0 in a row that is new
+-- put_kind: declares a kind, unless there are $8, or changes its declaration; xmax is 0 in a row that is new
 INSERT INTO SCHEMA.kinds AS k (kind, payload_schema, queue, priority, max_attempts, timeout_ms, retry)
-VALUES ($1, $2, $3, $4, $5, $6, $7)
+SELECT $1::text, $2::text, $3::text, $4::smallint, $5::integer, $6::bigint, $7::text
+WHERE EXISTS (SELECT FROM SCHEMA.kinds o WHERE o.kind = $1) OR (SELECT count(*) FROM SCHEMA.kinds) < $8::bigint
 ON CONFLICT (kind) DO UPDATE
     SET payload_schema = excluded.payload_schema, queue = excluded.queue, priority = excluded.priority,
         max_attempts = excluded.max_attempts, timeout_ms = excluded.timeout_ms, retry = excluded.retry
@@ -28,7 +30,7 @@ SELECT k.kind, k.payload_schema, k.queue, k.priority, k.max_attempts, k.timeout_
 FROM SCHEMA.kinds k
 ORDER BY k.kind";
 
-pub(super) async fn put_kind(core: &Core, definition: KindDefinition) -> Result<bool, StoreError> {
+pub(super) async fn put_kind(core: &Core, definition: KindDefinition) -> Result<KindPut, StoreError> {
     let unwritable = |error| StoreError::new(StoreErrorKind::Rejected, "put_kind").caused_by(error);
     let defaults = &definition.defaults;
     let schema = definition.schema.as_ref().map(serde_json::to_string).transpose().map_err(unwritable)?;
@@ -37,10 +39,12 @@ pub(super) async fn put_kind(core: &Core, definition: KindDefinition) -> Result<
     let timeout_ms = defaults.timeout_ms.map(|ms| i64::try_from(ms).unwrap_or(i64::MAX));
     let retry = defaults.retry.as_ref().map(serde_json::to_string).transpose().map_err(unwritable)?;
     let kind = definition.kind.as_str();
-    let params: [&(dyn ToSql + Sync); 7] =
-        [&kind, &schema, &queue, &defaults.priority, &max_attempts, &timeout_ms, &retry];
+    let params: [&(dyn ToSql + Sync); 8] =
+        [&kind, &schema, &queue, &defaults.priority, &max_attempts, &timeout_ms, &retry, &(KINDS_MAX as i64)];
     let rows = core.query("put_kind", Effect::Once, &core.sql.put_kind, &params).await?;
-    rows.first().map_or(Ok(false), |row| decode("put_kind", row.try_get(0)))
+    let Some(row) = rows.first() else { return Ok(KindPut::TooMany) };
+    let is_new: bool = decode("put_kind", row.try_get(0))?;
+    Ok(if is_new { KindPut::New } else { KindPut::Changed })
 }
 
 pub(super) async fn delete_kind(core: &Core, kind: Kind) -> Result<bool, StoreError> {

@@ -35,9 +35,6 @@ SELECT l.queue, l.kind, l.priority, l.run_at, l.id,
        EXISTS (SELECT FROM SCHEMA.paused_queues p WHERE p.queue = l.queue)
 FROM lane l";
 
-/// 10 slices, 10,000 lanes: as far as one call of [`lanes`] looks.
-const SLICES_MAX: usize = 10;
-
 /// 1 h: a lane that was found paused is not asked, unless another look finds that it is no longer.
 const PAUSED_WAIT: Duration = Duration::from_secs(3600);
 
@@ -54,20 +51,6 @@ pub(super) async fn scan(core: &Core, connection: &Object) -> Result<(), DbError
     let found = found.collect();
     core.lanes.scanned(Slice { generation, took: began.elapsed(), after, found });
     Ok(())
-}
-
-/// The first ready job of every lane, of the first 10,000 by name.
-pub(super) async fn lanes(core: &Core, connection: &Object) -> Result<Vec<LanePosition>, DbError> {
-    let mut found: Vec<LanePosition> = Vec::new();
-    for _ in 0..SLICES_MAX {
-        let more = slice(core, connection, found.last().map(|LanePosition(lane, ..)| lane)).await?;
-        let is_last = more.len() < SLICE;
-        found.extend(more.into_iter().map(|(found, _)| found));
-        if is_last {
-            break;
-        }
-    }
-    Ok(found)
 }
 
 /// The lanes behind `after`, each with whether its queue is paused.

@@ -43,6 +43,7 @@ mod settle;
 mod sql;
 #[cfg(feature = "sqlx")]
 mod sqlx;
+mod stats;
 mod stored;
 mod timestamp;
 mod tls;
@@ -72,9 +73,9 @@ use self::settle::SettleFlush;
 use super::sealed::Sealed;
 use super::{
     Cancel, Cancelled, CatalogStore, Claim, Claimed, Delete, DeleteKind, DeleteToken, Deleted, Enqueued, Extend,
-    Extended, JobStore, Known, List, NotStored, OpenError, Page, Pause, PerItem, Prune, Pruned, PutKind, PutToken,
-    Reap, Reaped, Redrive, Redriven, Resume, Settle, Settled, Stats, Store, StoreError, TokenDeleted, TokenRecord,
-    Wake,
+    Extended, JobStore, KindPut, Known, List, NotStored, OpenError, Page, Pause, PerItem, Prune, Pruned, PutKind,
+    PutToken, Reap, Reaped, Redrive, Redriven, Resume, Settle, Settled, Stats, StatsRequest, Store, StoreError,
+    TokenDeleted, TokenPut, TokenRecord, Wake,
 };
 use crate::job::{AttemptRecord, JobId, JobRecord, KindDefinition, NewJob};
 
@@ -185,8 +186,8 @@ impl JobStore for PostgresStore {
         lookup::attempts(&self.core, id).await
     }
 
-    async fn stats(&self) -> Result<Stats, StoreError> {
-        queues::stats(&self.core).await
+    async fn stats(&self, request: StatsRequest) -> Result<Stats, StoreError> {
+        stats::stats(&self.core, request).await
     }
 }
 
@@ -200,7 +201,7 @@ impl CatalogStore for PostgresStore {
         queues::resume(&self.core, resume.queue).await
     }
 
-    async fn put_kind(&self, put: PutKind) -> Result<bool, StoreError> {
+    async fn put_kind(&self, put: PutKind) -> Result<KindPut, StoreError> {
         kinds::put_kind(&self.core, put.definition).await
     }
 
@@ -212,7 +213,7 @@ impl CatalogStore for PostgresStore {
         kinds::kinds(&self.core).await
     }
 
-    async fn put_token(&self, put: PutToken) -> Result<(), StoreError> {
+    async fn put_token(&self, put: PutToken) -> Result<TokenPut, StoreError> {
         tokens::put_token(&self.core, put.token).await
     }
 

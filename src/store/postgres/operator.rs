@@ -193,6 +193,10 @@ SELECT (SELECT count(*) FROM looked), (SELECT count(*) FROM gone),
 
 /// prune: finished long enough ago → gone. Walks along the ids, which follow time, a bounded number per call.
 pub(super) async fn prune(core: &Core, prune: Prune) -> Result<Pruned, StoreError> {
+    if prune.after.is_none() {
+        // Once per pass.
+        core.query("prune", Effect::Repeatable, &core.sql.forget_empty, &[]).await?;
+    }
     let after = prune.after.map_or(Uuid::nil(), |id| *id.as_uuid());
     let limit = prune.limit.max(1).try_into().unwrap_or(i64::MAX);
     // 2^52 µs, 142 years: far beyond any retention, and the sum stays within what the database calls a time.

@@ -14,7 +14,7 @@ use super::error::{DbError, Effect, Retries};
 use super::lease_checks::{CheckKey, JOBS_PER_CHECK};
 use super::settle::Endings;
 use super::timestamp::PgTimestamp;
-use super::{lease_checks, queues, row};
+use super::{counts, lease_checks, row};
 use crate::job::limits::BATCH_MAX;
 use crate::job::{Ending, Expiry, LeaseKey, RetryPolicy, RunningJob, Transition, decide};
 use crate::store::{Reap, Reaped, StoreError, warn_throttled};
@@ -29,7 +29,7 @@ pub(super) async fn reap(core: &Core, reap: Reap) -> Result<Vec<Reaped>, StoreEr
     lease_checks::delete_ended(core).await;
     let reaped = reap_due(core, reap.limit.min(BATCH_MAX)).await?;
     // The reaper comes by regularly, which makes it a good time to tidy up.
-    if let Err(error) = queues::roll_up(core).await {
+    if let Err(error) = counts::roll_up(core).await {
         tracing::debug!(?error, "counts are rolled up another time");
     }
     Ok(reaped)

@@ -3,7 +3,9 @@
 
 use super::pool::quoted;
 use super::row::JOB_COLUMNS;
-use super::{claim, counts, extend, kinds, known, lane_scan, lease_checks, lookup, operator, queues, settle, tokens};
+use super::{
+    claim, counts, extend, kinds, known, lane_scan, lease_checks, lookup, operator, queues, settle, stats, tokens,
+};
 use crate::planted::{Bug, planted};
 
 macro_rules! statements {
@@ -30,7 +32,6 @@ statements!(
     cancel: operator::CANCEL,
     change_mark: counts::CHANGE_MARK,
     claim: include_str!("claim.sql"),
-    counts: counts::COUNTS,
     dead_letter: claim::DEAD_LETTER,
     delete_ended_checks: lease_checks::DELETE_ENDED_CHECKS,
     delete: operator::DELETE,
@@ -40,6 +41,7 @@ statements!(
     enqueue_one: include_str!("enqueue_one.sql"),
     extend: include_str!("extend.sql"),
     extend_locked: extend::EXTEND_LOCKED,
+    forget_empty: stats::FORGET_EMPTY,
     get: lookup::GET,
     had_token: tokens::HAD_TOKEN,
     kinds: kinds::KINDS,
@@ -51,9 +53,8 @@ statements!(
     list_floor: lookup::LIST_FLOOR,
     list_running: lookup::LIST_RUNNING,
     list_running_floor: lookup::LIST_RUNNING_FLOOR,
-    oldest_ready: queues::OLDEST_READY,
+    oldest_ready: stats::OLDEST_READY,
     pause: queues::PAUSE,
-    paused: queues::PAUSED,
     prune: operator::PRUNE,
     put_kind: kinds::PUT_KIND,
     put_token: tokens::PUT_TOKEN,
@@ -66,6 +67,8 @@ statements!(
     settle_facts: settle::SETTLE_FACTS,
     settle_locked: settle::SETTLE_LOCKED,
     settle_succeeded: include_str!("settle_succeeded.sql"),
+    stats: stats::STATS,
+    stats_of: stats::STATS_OF,
     tokens: tokens::TOKENS,
 );
 

@@ -6,16 +6,22 @@ use tokio_postgres::types::ToSql;
 use super::core::{Core, decode};
 use super::error::Effect;
 use super::timestamp::PgTimestamp;
-use crate::store::{LastAdmin, StoreError, StoreErrorKind, TokenDeleted, TokenRecord};
+use crate::job::limits::TOKENS_MAX;
+use crate::store::{LastAdmin, StoreError, StoreErrorKind, TokenDeleted, TokenPut, TokenRecord};
 
 pub(super) const PUT_TOKEN: &str = "\
--- put_token: adds an API token or replaces the one with its id
-WITH had AS (INSERT INTO SCHEMA.had_token (one) VALUES (true) ON CONFLICT DO NOTHING)
-INSERT INTO SCHEMA.tokens AS t (id, name, scopes, secret_sha256, created_at)
-VALUES ($1, $2, $3, $4, $5)
-ON CONFLICT (id) DO UPDATE
-    SET name = excluded.name, scopes = excluded.scopes, secret_sha256 = excluded.secret_sha256,
-        created_at = excluded.created_at";
+-- put_token: adds an API token, unless there are $6, or replaces the one with its id
+WITH put AS (
+    INSERT INTO SCHEMA.tokens AS t (id, name, scopes, secret_sha256, created_at)
+    SELECT $1::text, $2::text, $3::text, $4::bytea, $5::timestamptz
+    WHERE EXISTS (SELECT FROM SCHEMA.tokens o WHERE o.id = $1) OR (SELECT count(*) FROM SCHEMA.tokens) < $6::bigint
+    ON CONFLICT (id) DO UPDATE
+        SET name = excluded.name, scopes = excluded.scopes, secret_sha256 = excluded.secret_sha256,
+            created_at = excluded.created_at
+    RETURNING t.id
+),
+had AS (INSERT INTO SCHEMA.had_token (one) SELECT true FROM put ON CONFLICT DO NOTHING)
+SELECT EXISTS (SELECT FROM put)";
 
 pub(super) const DELETE_TOKEN: &str = "\
 -- delete_token: unless it is the last with the scope admin and $2 says that this one stays
@@ -44,10 +50,13 @@ SELECT t.id, t.name, t.scopes, t.secret_sha256, t.created_at
 FROM SCHEMA.tokens t
 ORDER BY t.id";
 
-pub(super) async fn put_token(core: &Core, token: TokenRecord) -> Result<(), StoreError> {
+pub(super) async fn put_token(core: &Core, token: TokenRecord) -> Result<TokenPut, StoreError> {
     let (scopes, secret) = (token.scopes_text(), token.secret_sha256.as_slice());
-    let params: [&(dyn ToSql + Sync); 5] = [&token.id, &token.name, &scopes, &secret, &token.created_at];
-    core.query("put_token", Effect::Repeatable, &core.sql.put_token, &params).await.map(drop)
+    let params: [&(dyn ToSql + Sync); 6] =
+        [&token.id, &token.name, &scopes, &secret, &token.created_at, &(TOKENS_MAX as i64)];
+    let row = only(core.query("put_token", Effect::Repeatable, &core.sql.put_token, &params).await?)?;
+    let is_stored: bool = decode("put_token", row.try_get(0))?;
+    Ok(if is_stored { TokenPut::Stored } else { TokenPut::TooMany })
 }
 
 pub(super) async fn delete_token(core: &Core, id: String, last_admin: LastAdmin) -> Result<TokenDeleted, StoreError> {

@@ -4,19 +4,24 @@ use rusqlite::{Connection, Row, params};
 
 use super::inbox::{Urgency, Verb};
 use super::transaction::Tx;
+use crate::job::limits::KINDS_MAX;
 use crate::job::{Kind, KindDefaults, KindDefinition, QueueName};
-use crate::store::{DeleteKind, PutKind};
+use crate::store::{DeleteKind, KindPut, PutKind};
 
 impl Verb for PutKind {
-    type Answer = bool;
+    type Answer = KindPut;
     const NAME: &'static str = "put_kind";
     const URGENCY: Urgency = Urgency::Urgent;
 
-    fn apply(&mut self, tx: &mut Tx<'_>) -> rusqlite::Result<bool> {
+    fn apply(&mut self, tx: &mut Tx<'_>) -> rusqlite::Result<KindPut> {
         let KindDefinition { kind, schema, defaults } = &self.definition;
         let known: bool = tx
             .statement("SELECT EXISTS (SELECT 1 FROM kinds WHERE kind = ?1)")?
             .query_row([kind.as_str()], |row| row.get(0))?;
+        let declared: usize = tx.statement("SELECT count(*) FROM kinds")?.query_row([], |row| row.get(0))?;
+        if !known && declared >= KINDS_MAX {
+            return Ok(KindPut::TooMany);
+        }
         tx.statement(
             "INSERT INTO kinds (kind, schema, queue, priority, max_attempts, timeout_ms, retry)
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
@@ -33,7 +38,7 @@ impl Verb for PutKind {
             defaults.timeout_ms,
             defaults.retry.as_ref().and_then(|retry| serde_json::to_string(retry).ok()),
         ])?;
-        Ok(!known)
+        Ok(if known { KindPut::Changed } else { KindPut::New })
     }
 }
 

@@ -49,6 +49,7 @@ mod readers;
 mod reap;
 mod row;
 mod settle;
+mod stats;
 mod time;
 mod tokens;
 mod transaction;
@@ -72,9 +73,9 @@ use crate::job::{AttemptRecord, JobId, JobRecord, KindDefinition, NewJob, RetryP
 use crate::store::sealed::Sealed;
 use crate::store::{
     Cancel, Cancelled, CatalogStore, Claim, Claimed, Clock, Delete, DeleteKind, DeleteToken, Deleted, Enqueued, Extend,
-    Extended, JobStore, Known, List, NotStored, OpenError, Page, Pause, PerItem, Prune, Pruned, PutKind, PutToken,
-    Reap, Reaped, Redrive, Redriven, Resume, Settle, Settled, Stats, Store, StoreError, SystemClock, TokenDeleted,
-    TokenRecord, UnrunnableJob, Wake,
+    Extended, JobStore, KindPut, Known, List, NotStored, OpenError, Page, Pause, PerItem, Prune, Pruned, PutKind,
+    PutToken, Reap, Reaped, Redrive, Redriven, Resume, Settle, Settled, Stats, StatsRequest, Store, StoreError,
+    SystemClock, TokenDeleted, TokenPut, TokenRecord, UnrunnableJob, Wake,
 };
 
 /// Settings of the embedded store.
@@ -245,9 +246,9 @@ impl JobStore for SqliteStore {
         self.readers.read("attempts", move |connection| attempts::attempts(connection, id)).await
     }
 
-    async fn stats(&self) -> Result<Stats, StoreError> {
+    async fn stats(&self, request: StatsRequest) -> Result<Stats, StoreError> {
         let now_micros = self.time.now_micros();
-        self.readers.read("stats", move |connection| queues::stats(connection, now_micros)).await
+        self.readers.read("stats", move |connection| stats::stats(connection, &request, now_micros)).await
     }
 }
 
@@ -261,7 +262,7 @@ impl CatalogStore for SqliteStore {
         self.writer.write(resume).await
     }
 
-    async fn put_kind(&self, put: PutKind) -> Result<bool, StoreError> {
+    async fn put_kind(&self, put: PutKind) -> Result<KindPut, StoreError> {
         self.writer.write(put).await
     }
 
@@ -273,7 +274,7 @@ impl CatalogStore for SqliteStore {
         self.readers.read("kinds", kinds::kinds).await
     }
 
-    async fn put_token(&self, put: PutToken) -> Result<(), StoreError> {
+    async fn put_token(&self, put: PutToken) -> Result<TokenPut, StoreError> {
         self.writer.write(put).await
     }
 

@@ -34,6 +34,10 @@ impl Verb for Prune {
     }
 
     fn apply(&mut self, tx: &mut Tx<'_>) -> rusqlite::Result<Pruned> {
+        if self.after.is_none() {
+            // Queues that are no longer used leave counts of nothing behind: once per pass, they are forgotten.
+            tx.statement("DELETE FROM counts WHERE n = 0")?.execute([])?;
+        }
         let after = self.after.map_or(uuid::Uuid::nil(), |id| *id.as_uuid());
         let candidates: Vec<Candidate> = tx
             .statement(OLDEST)?

@@ -2,7 +2,7 @@
 
 use rusqlite::{Connection, params_from_iter, types::Null};
 
-use super::{claim, due_jobs, lanes, list, prune, reap, settle};
+use super::{claim, due_jobs, lanes, list, prune, reap, settle, stats};
 
 fn database() -> (tempfile::TempDir, Connection) {
     let directory = tempfile::tempdir().unwrap();
@@ -23,6 +23,14 @@ fn claim_hops_from_lane_to_lane_in_the_ready_index() {
     let (_directory, connection) = database();
     let plans = lanes::NEXT_LANE.map(|next| plan(&connection, next));
     let ranges = ["queue=? AND kind=? AND priority>?", "queue=? AND kind>?", "queue>?"];
+    assert_eq!(plans, ranges.map(|range| format!("SEARCH jobs USING INDEX jobs_ready ({range})")));
+}
+
+#[test]
+fn stats_hops_from_lane_to_lane_of_a_queue_in_the_ready_index() {
+    let (_directory, connection) = database();
+    let plans = stats::NEXT_IN_QUEUE.map(|next| plan(&connection, next));
+    let ranges = ["queue=? AND kind=? AND priority>?", "queue=? AND kind>?"];
     assert_eq!(plans, ranges.map(|range| format!("SEARCH jobs USING INDEX jobs_ready ({range})")));
 }
 

@@ -5,16 +5,23 @@ use rusqlite::{Connection, Row, params};
 use super::inbox::{Urgency, Verb};
 use super::row::timestamp;
 use super::transaction::Tx;
+use crate::job::limits::TOKENS_MAX;
 use crate::planted::{Bug, planted};
-use crate::store::{DeleteToken, LastAdmin, PutToken, TokenDeleted, TokenRecord};
+use crate::store::{DeleteToken, LastAdmin, PutToken, TokenDeleted, TokenPut, TokenRecord};
 
 impl Verb for PutToken {
-    type Answer = ();
+    type Answer = TokenPut;
     const NAME: &'static str = "put_token";
     const URGENCY: Urgency = Urgency::Urgent;
 
-    fn apply(&mut self, tx: &mut Tx<'_>) -> rusqlite::Result<()> {
+    fn apply(&mut self, tx: &mut Tx<'_>) -> rusqlite::Result<TokenPut> {
         let token = &self.token;
+        let (stored, known): (usize, bool) = tx
+            .statement("SELECT count(*), coalesce(max(id = ?1), 0) FROM tokens")?
+            .query_row([&token.id], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        if !known && stored >= TOKENS_MAX {
+            return Ok(TokenPut::TooMany);
+        }
         tx.statement("INSERT OR IGNORE INTO had_token (one) VALUES (1)")?.execute([])?;
         tx.statement(
             "INSERT INTO tokens (id, name, scopes, secret_sha256, created_at) VALUES (?1, ?2, ?3, ?4, ?5)
@@ -28,7 +35,7 @@ impl Verb for PutToken {
             token.secret_sha256.as_slice(),
             token.created_at.as_microsecond(),
         ])?;
-        Ok(())
+        Ok(TokenPut::Stored)
     }
 }
 
