@@ -331,7 +331,8 @@ pub(super) fn no_answer() -> StoreError {
     StoreError::new(StoreErrorKind::Internal, "enqueue")
 }
 
-#[cfg(all(test, feature = "sqlite"))]
+#[cfg(feature = "sqlite")]
+#[cfg(test)]
 mod tests {
     use serde_json::json;
 

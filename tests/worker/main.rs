@@ -2,9 +2,6 @@
 
 #![allow(clippy::unwrap_used, reason = "what a test relies on may fail it")]
 
-#[path = "../support/changed.rs"]
-mod changed;
-
 mod cancel;
 mod dispatch;
 mod fleet;
