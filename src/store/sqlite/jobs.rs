@@ -110,7 +110,7 @@ const REDRIVE: &str = "
 -- redrive: failed_permanent, cancelled → queued, with the last error kept
 UPDATE jobs
 SET status = 'queued', attempts = 0, run_at = ?2, updated_at = ?2, cancel_requested = 0, finished_at = NULL,
-    died_at = NULL, error_group = NULL, result = NULL, progress = NULL, worker = NULL, lease_token = NULL, lease_ms = NULL, ended_at = NULL, outcome = NULL
+    died_at = NULL, result = NULL, progress = NULL, worker = NULL, lease_token = NULL, lease_ms = NULL, ended_at = NULL, outcome = NULL
 WHERE seq = ?1";
 
 fn redrive(tx: &mut Tx<'_>, id: JobId) -> rusqlite::Result<Redriven> {

@@ -42,6 +42,8 @@ pub(super) struct KnownLanes {
     hasher: RandomState,
     /// Lanes that changed in this transaction: looked at again if it is rolled back.
     changed: Vec<Arc<Lane>>,
+    /// So are the pauses.
+    has_pause_changed: bool,
     pub(super) sweep: Sweep,
 }
 
@@ -100,16 +102,20 @@ impl KnownLanes {
         Ok(())
     }
 
-    /// What this transaction changed is on record.
-    pub(super) fn committed(&mut self) {
+    /// It is as the file has it: nothing of this is to be looked at again.
+    pub(super) fn end_transaction(&mut self) {
         self.changed.clear();
+        self.has_pause_changed = false;
     }
 
     /// What this transaction changed is as the file has it, now that it was rolled back or a part of it was.
     pub(super) fn rolled_back(&mut self, connection: &Connection) -> rusqlite::Result<()> {
         let changed = std::mem::take(&mut self.changed);
         self.look_again(connection, changed.iter().cloned())?;
-        self.read_paused(connection)?;
+        // Not without need: what failed may be the disk.
+        if self.has_pause_changed {
+            self.read_paused(connection)?;
+        }
         // Still of the open transaction, if it was rolled back in part.
         self.changed = changed;
         Ok(())
@@ -136,6 +142,7 @@ impl KnownLanes {
         } else {
             self.paused.remove(queue);
         }
+        self.has_pause_changed = true;
         of_queue.iter().for_each(|(lane, head)| self.file(lane, *head));
     }
 

@@ -44,7 +44,7 @@ impl KnownLanes {
             self.read_slice(connection, usize::MAX)?;
             self.sweep.is_loaded = true;
             self.sweep.next_round_at = now_micros.saturating_add(ROUND_INTERVAL_MICROS);
-            self.committed();
+            self.end_transaction();
             return Ok(());
         }
         self.advance(now_micros);
@@ -62,7 +62,7 @@ impl KnownLanes {
             self.read_slice(connection, SLICE_LANES)?;
             self.sweep.next_round_at = now_micros.saturating_add(ROUND_INTERVAL_MICROS);
             // As the file has it, whatever becomes of this transaction.
-            self.committed();
+            self.end_transaction();
         }
         Ok(())
     }

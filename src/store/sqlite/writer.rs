@@ -182,6 +182,7 @@ impl WriterThread {
             if self.time.clock_step().is_some() || self.lanes.rolled_back(&self.connection).is_err() {
                 self.lanes.forget();
             }
+            self.lanes.end_transaction();
         }
         result.map_err(|error| {
             let error = store_error(doing, error);
@@ -241,7 +242,7 @@ impl WriterThread {
         drop(tx);
         self.lanes.debug_check(&self.connection)?;
         self.connection.execute_batch("COMMIT")?;
-        self.lanes.committed();
+        self.lanes.end_transaction();
         if let Some(step) = step {
             self.time.adopt(step);
         }
