@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use steadfast::job::Status;
-use steadfast::store::{JobStore, Reap};
+use steadfast::store::{JobStore, NotStored, Reap};
 
+use crate::changed::changed;
 use crate::support::postgres::Cluster;
 use crate::work::{checked, claim, count, enqueue, request, settle_all};
 
@@ -73,4 +74,35 @@ async fn counts_are_the_same_before_and_after_they_are_rolled_up() {
         .collect();
     told.sort();
     assert_eq!(told, truth);
+}
+
+/// Each call wants both keys, for jobs of its own; which of them comes first under a key is decided by the ids.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_calls_that_want_the_same_two_keys_for_different_jobs_one_is_stored_whole_and_the_others_are_refused() {
+    let database = Cluster::shared().await.database().await;
+    let store = Arc::new(database.store().await);
+    for round in 0..5 {
+        let calls = (0..20).map(|n| {
+            let job = |key: &str| {
+                checked(changed(request("default"), |request| {
+                    request.kind = format!("kind-{n}");
+                    request.idempotency_key = Some(format!("{key}-{round}"));
+                }))
+            };
+            // Made in turns, so that their ids are.
+            let jobs = if n % 2 == 0 { vec![job("a"), job("b")] } else { vec![job("b"), job("a")] };
+            let store = store.clone();
+            tokio::spawn(async move { store.enqueue(jobs).await })
+        });
+        let mut stored = 0;
+        for call in calls.collect::<Vec<_>>() {
+            match call.await.unwrap() {
+                Ok(answers) => stored += answers.iter().filter(|answer| answer.created).count(),
+                Err(NotStored::KeysTaken(taken)) => assert!(!taken.is_empty()),
+                Err(error) => panic!("{error:?}"),
+            }
+        }
+        assert_eq!(stored, 2);
+        assert_eq!(count(&*store, "default", Status::Queued).await, 2 * (round + 1));
+    }
 }

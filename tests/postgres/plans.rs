@@ -103,6 +103,8 @@ fn check(plans: &BTreeMap<String, String>) {
         let plan = plan(name);
         assert!(plan.contains(&format!(" {index} on jobs j")) && !plan.contains("jobs_pkey"), "{name}:\n{plan}");
     }
+    let roll_up = plan("roll_up");
+    assert!(roll_up.contains("using count_deltas_xid on count_deltas") && roll_up.contains("Tid Scan"), "{roll_up}");
     assert!(plan("reap").contains("using jobs_running on jobs j"), "{}", plan("reap"));
     assert!(plan("lanes").contains("using jobs_ready on jobs j"), "{}", plan("lanes"));
 }

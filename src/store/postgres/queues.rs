@@ -8,6 +8,7 @@ use tokio::time::timeout;
 use super::core::Core;
 pub(super) use super::counts::roll_up;
 use super::error::{DbError, Effect, Retries};
+use super::timestamp::PgTimestamp;
 use super::{counts, row};
 use crate::job::QueueName;
 use crate::store::{Stats, StoreError};
@@ -84,9 +85,10 @@ async fn try_stats(core: &Core) -> Result<(Stats, bool), DbError> {
         if let (Some((first, _)), Some((last, _))) = (stats.queues.first_key_value(), stats.queues.last_key_value()) {
             let oldest = connection.prepare_cached(&core.sql.oldest_ready).await?;
             for row in connection.query(&oldest, &[&first.as_str(), &last.as_str()]).await? {
-                let (now, since): (Timestamp, Timestamp) = (row.try_get(1)?, row.try_get(2)?);
+                // A manual edit can have put it before all time.
+                let (now, since): (Timestamp, PgTimestamp) = (row.try_get(1)?, row.try_get(2)?);
                 let queue = stats.queues.entry(row::queue(row.try_get(0)?)).or_default();
-                queue.oldest_ready = Duration::try_from(now.duration_since(since)).ok();
+                queue.oldest_ready = Duration::try_from(now.duration_since(since.timestamp())).ok();
             }
         }
         let paused = connection.prepare_cached(&core.sql.paused).await?;
