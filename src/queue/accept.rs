@@ -341,7 +341,8 @@ mod tests {
 
     /// As large as one that is not checked in place.
     fn keyed(key: &str) -> JobRequest {
-        JobRequest::new("strict", Json::of(&vec![0; 4_000]).unwrap()).idempotency_key(key)
+        let payload = Json::of(&vec![0; 4_000]).expect("numbers are JSON");
+        JobRequest::new("strict", payload).idempotency_key(key)
     }
 
     #[tokio::test]

@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use steadfast::job::Status;
-use steadfast::store::{Delete, JobStore, Prune, Reap, StatsRequest};
+use steadfast::store::{Delete, JobStore, NotStored, Prune, Reap, StatsRequest};
 
+use crate::changed::changed;
 use crate::support::postgres::Cluster;
 use crate::work::{checked, claim, count, enqueue, request, settle_all, work_off};
 
@@ -83,6 +84,7 @@ async fn queues_that_are_no_longer_used_leave_no_counts_behind_once_pruned() {
     let admin = database.admin().await;
     let gone = enqueue(&store, "gone", 3).await;
     work_off(&store, 10).await;
+    store.reap(Reap::up_to(1)).await.unwrap();
     enqueue(&store, "kept", 2).await;
     store.delete(Delete::new(gone)).await.unwrap();
     store.reap(Reap::up_to(1)).await.unwrap();
@@ -94,4 +96,35 @@ async fn queues_that_are_no_longer_used_leave_no_counts_behind_once_pruned() {
     store.prune(Prune::keeping(Duration::from_secs(3600))).await.unwrap();
     assert_eq!(queues().await, ["kept"]);
     assert_eq!(count(&store, "kept", Status::Queued).await, 2);
+}
+
+/// Each call wants both keys, for jobs of its own; which of them comes first under a key is decided by the ids.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_calls_that_want_the_same_two_keys_for_different_jobs_one_is_stored_whole_and_the_others_are_refused() {
+    let database = Cluster::shared().await.database().await;
+    let store = Arc::new(database.store().await);
+    for round in 0..5 {
+        let calls = (0..20).map(|n| {
+            let job = |key: &str| {
+                checked(changed(request("default"), |request| {
+                    request.kind = format!("kind-{n}");
+                    request.idempotency_key = Some(format!("{key}-{round}"));
+                }))
+            };
+            // Made in turns, so that their ids are.
+            let jobs = if n % 2 == 0 { vec![job("a"), job("b")] } else { vec![job("b"), job("a")] };
+            let store = store.clone();
+            tokio::spawn(async move { store.enqueue(jobs).await })
+        });
+        let mut stored = 0;
+        for call in calls.collect::<Vec<_>>() {
+            match call.await.unwrap() {
+                Ok(answers) => stored += answers.iter().filter(|answer| answer.created).count(),
+                Err(NotStored::KeysTaken(taken)) => assert!(!taken.is_empty()),
+                Err(error) => panic!("{error:?}"),
+            }
+        }
+        assert_eq!(stored, 2);
+        assert_eq!(count(&*store, "default", Status::Queued).await, 2 * (round + 1));
+    }
 }

@@ -106,6 +106,8 @@ fn check(plans: &BTreeMap<String, String>) {
         let plan = plan(name);
         assert!(plan.contains(" jobs_dead on jobs j") && !plan.contains("jobs_pkey"), "{name}:\n{plan}");
     }
+    let roll_up = plan("roll_up");
+    assert!(roll_up.contains("using count_deltas_xid on count_deltas") && roll_up.contains("Tid Scan"), "{roll_up}");
     assert!(plan("lanes").contains("using jobs_ready on jobs j"), "{}", plan("lanes"));
     let ages = plan("oldest_ready").replace("l_1.", "l.");
     assert!(ages.contains("(queue = l.queue) AND (ROW(kind, priority) > ROW(l.kind, l.priority))"), "{ages}");

@@ -49,6 +49,7 @@ impl Flush for EnqueueFlush {
         let mut answers: Vec<Option<Result<EnqueueAnswer, StoreError>>> = calls.iter().map(|_| None).collect();
         // Calls whose key another call of the batch wants too. Which of them gets it is only known once that one is stored.
         let mut later = vec![false; calls.len()];
+        let mut answered = 0;
         loop {
             let unanswered: Vec<usize> = (0..calls.len()).filter(|call| answers[*call].is_none()).collect();
             let tearable = |call: &usize| is_tearable(&calls[*call]);
@@ -60,7 +61,13 @@ impl Flush for EnqueueFlush {
                 break;
             }
             if open.iter().all(|call| later[*call]) {
-                later.fill(false);
+                let now_answered = answers.iter().flatten().count();
+                match now_answered > answered {
+                    true => later.fill(false),
+                    // Each waits for another one: the first goes alone.
+                    false => later[open[0]] = false,
+                }
+                answered = now_answered;
             }
             open.retain(|call| !later[*call]);
             let all: Vec<&NewJob> = open.iter().flat_map(|call| &calls[*call]).collect();
@@ -144,11 +151,14 @@ impl EnqueueFlush {
         let answers = loop {
             match self.try_store(jobs, atomicity, carried.as_ref().map(Carried::notification)).await {
                 Ok(answers) => break answers,
-                // Nothing is stored, and it may have been the notification that failed.
-                Err(error) if carried.is_some() && !error.is_unknown() => carried = None,
+                // It may be the notification that there is no room for.
+                Err(error) if carried.is_some() && error.is_rejected() => carried = None,
                 Err(error) => retries.again(error).await?,
             }
         };
+        if atomicity == Atomicity::All && answers.iter().any(Result::is_err) {
+            return Ok(answers);
+        }
         let new = answers.iter().flatten().filter(|one| one.created).map(|one| &one.job);
         self.core.lanes.lower(new.clone().map(Into::into));
         match carried {

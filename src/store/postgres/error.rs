@@ -46,6 +46,11 @@ impl DbError {
         self.kind == StoreErrorKind::ReadOnly
     }
 
+    /// The server took the statement for wrong, or for too much. Nothing of it is stored.
+    pub(super) fn is_rejected(&self) -> bool {
+        self.kind == StoreErrorKind::Rejected
+    }
+
     /// Something changed in between; look again.
     pub(super) fn moved(what: &'static str) -> Self {
         Self { kind: StoreErrorKind::Internal, conflict: true, source: Some(what.into()) }

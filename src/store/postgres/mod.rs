@@ -5,7 +5,8 @@
 //! replicas or this machine's clock.
 //!
 //! The verbs on a job's way have a file each, beside their SQL: `enqueue`, `claim`, `extend`, `settle`, `reap`. The others
-//! stand with their noun: `lookup` and `operator` for jobs, `queues`, `kinds`, `tokens`. Around them: `open` and `migrate`;
+//! stand with their noun: `lookup` and `operator` for jobs, `queues`, `kinds`, `tokens`. Beside them `counts`, which every verb that
+//! moves jobs appends to, and `stored` and `known`, what an enqueue is answered. Around them: `open` and `migrate`;
 //! `pool` connects, `driver` is where the connections live, `core` is what every verb works with, `error` says what to try
 //! again, `batch` lets calls share a commit, `lanes` says where a claim starts to look
 //! (`lane_map` keeps them in order, `lane_scan` looks for them), `lease_checks` tells what the reaper need not look at, `wake` tells other processes.
