@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use steadfast::job::{JobId, Lease, Outcome, WorkerId};
-use steadfast::store::{Claim, Reap, Settle, Settled};
+use steadfast::store::{Claim, Reap, Settle, Settled, StatsRequest};
 use steadfast::{JobRequest, Queue, Status};
 use tokio_postgres::{Client, NoTls};
 
@@ -225,7 +225,7 @@ async fn f36_counts_stay_flat_while_another_client_holds_back_vacuum() {
         queue.store().reap(Reap::up_to(1)).await.unwrap();
         queue.store().reap(Reap::up_to(1)).await.unwrap();
         let before = cluster.log().len();
-        let stats = queue.stats().await.unwrap();
+        let stats = queue.stats(StatsRequest::new()).await.unwrap();
         queue.store().reap(Reap::up_to(1)).await.unwrap();
         assert_eq!(stats.queues.values().map(|queue| queue.counts[&Status::Queued]).sum::<u64>() % 1000, 0);
         rounds.push(pages_of_counts(&cluster.log()[before..]));
@@ -250,7 +250,7 @@ async fn f36_a_job_of_a_transaction_that_was_open_for_long_is_counted() {
     }
     transaction.commit().await.unwrap();
     let counted = async || -> u64 {
-        let stats = queue.stats().await.unwrap();
+        let stats = queue.stats(StatsRequest::new()).await.unwrap();
         stats.queues.values().filter_map(|queue| queue.counts.get(&Status::Queued)).sum()
     };
     assert_eq!(counted().await, 5, "the job of the transaction is not counted");
