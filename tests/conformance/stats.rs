@@ -113,7 +113,7 @@ pub(crate) async fn pages_go_by_name_and_every_queue_is_on_one_of_them(world: &i
             for (name, stats) in &page.queues {
                 let has_job = name.as_str() != "q03-paused";
                 assert_eq!(stats.oldest_ready, has_job.then_some(SECOND), "{name}");
-                assert_eq!(stats.counts.get(&Status::Queued).is_some(), has_job, "{name}");
+                assert_eq!(stats.counts.contains_key(&Status::Queued), has_job, "{name}");
                 assert_eq!(stats.paused, ["q03-paused", "q06"].contains(&name.as_str()), "{name}");
             }
             told.extend(page.queues.into_keys());
