@@ -139,7 +139,7 @@ impl EnqueueFlush {
             let atomicity = if is_tearable(call) { Atomicity::All } else { Atomicity::Each };
             let answer = self.store(&call.iter().collect::<Vec<_>>(), atomicity).await;
             lock_timeouts.extend(answer.as_ref().err().filter(|error| error::is_lock_timeout(error)).cloned());
-            answers.push(answer.map(|stored| whole(stored)));
+            answers.push(answer.map(whole));
         }
         answers
     }
