@@ -37,7 +37,6 @@ pub(super) struct LaneMap {
 }
 
 impl LaneMap {
-    #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.all.len()
     }
@@ -96,6 +95,13 @@ impl LaneMap {
             if let Some(known) = known {
                 self.set(lane, KnownLane { due: None, ..known });
             }
+        }
+    }
+
+    /// Wakes all of them.
+    pub(super) fn wake_all(&mut self) {
+        while let Some((due, _)) = self.asleep.last() {
+            self.wake(*due);
         }
     }
 

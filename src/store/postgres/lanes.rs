@@ -6,7 +6,7 @@
 //!
 //! A look takes a slice of at most [`SLICE`] lanes. Where there are more, the next look goes on where the last one ended,
 //! and round again: with N lanes, what another process put somewhere is found within N / [`SLICE`] looks. Lanes whose
-//! first job lies in the future sleep until then.
+//! first job lies in the future sleep until then, where there are more than one claim asks.
 
 use std::cmp::Reverse;
 use std::sync::{Mutex, MutexGuard};
@@ -207,7 +207,12 @@ impl Lanes {
     /// The lanes to claim from. A lane's best job is its first, so the best `max` jobs are in the `max` best lanes.
     pub(super) fn for_claim(&self, claim: &Claim) -> AskedLanes {
         let mut state = self.lock();
-        state.known.wake(Instant::now());
+        if state.is_sliced || state.known.len() > ASKED_MAX {
+            state.known.wake(Instant::now());
+        } else {
+            // So few that asking them all costs little. Then it does not matter how the database's clock runs, either.
+            state.known.wake_all();
+        }
         let kinds = claim.kinds.as_ref().map(|kinds| {
             let mut kinds: Vec<&str> = kinds.iter().map(|kind| kind.as_str()).collect();
             kinds.sort_unstable();
@@ -367,17 +372,20 @@ mod tests {
         let (lanes, _wake) = lanes();
         let later = |queue: &str, wait| LanePosition(lane(queue, 0), position(50), Duration::from_millis(wait));
         lanes.lower([in_lane("now", 10), later("enqueued", 3_600_000)].into_iter());
+        // Where there are few, all are asked.
+        lanes.lock().is_sliced = true;
         assert_eq!(marks(&lanes), [("now".to_owned(), 10)]);
         assert!(lanes.look_again(&claim()).unwrap() > Duration::from_secs(3000));
         let of_another = claim().queues(vec![QueueName::new("now").unwrap()]);
         assert_eq!(lanes.look_again(&of_another), None, "nobody asked for that queue");
-        lanes.scanned(slice(&lanes, None, vec![in_lane("now", 10), later("found", 20)]));
+        lanes.scanned(slice(&lanes, Some(lane("a", 0)), vec![later("found", 20), in_lane("now", 10)]));
         assert_eq!(marks(&lanes), [("now".to_owned(), 10)]);
         let give_up = Instant::now() + Duration::from_secs(60);
         while marks(&lanes).len() < 2 {
             assert!(Instant::now() < give_up, "it never wakes");
             std::thread::yield_now();
         }
+        lanes.scanned(slice(&lanes, Some(lane("a", 0)), vec![in_lane("now", 10)]));
         // A job of this process that is due now wakes its lane at once.
         lanes.lower([later("found", 3_600_000)].into_iter());
         lanes.lower([in_lane("found", 20)].into_iter());
