@@ -73,12 +73,12 @@ pub(super) struct AdmissionLimits {
 #[derive(Debug)]
 pub(super) struct Admission {
     limits: AdmissionLimits,
-    seen: Mutex<Seen>,
+    seen: Mutex<KnownDepths>,
 }
 
 /// What the store holds, as last read, and what was admitted since.
 #[derive(Debug, Default)]
-struct Seen {
+struct KnownDepths {
     /// Waiting jobs of every queue that there is.
     waiting: HashMap<QueueName, u64>,
     /// Waiting jobs of all of them.
@@ -100,7 +100,7 @@ pub(super) enum NotAdmitted {
 }
 
 /// How many jobs a call would add to each queue.
-type Wanted<'j> = HashMap<&'j QueueName, u64>;
+type NewJobsPerQueue<'j> = HashMap<&'j QueueName, u64>;
 
 impl Admission {
     pub(super) fn new(limits: AdmissionLimits) -> Self {
@@ -116,7 +116,7 @@ impl Admission {
         if self.limits.are_none() {
             return Ok(Admitted::default());
         }
-        let mut wanted = Wanted::new();
+        let mut wanted = NewJobsPerQueue::new();
         for job in jobs {
             *wanted.entry(job.queue()).or_default() += 1;
         }
@@ -128,7 +128,7 @@ impl Admission {
         if self.limits.max_queues.is_none() {
             return Ok(Admitted::default());
         }
-        match self.admit_all(store, Wanted::from([(queue, 0)])).await {
+        match self.admit_all(store, NewJobsPerQueue::from([(queue, 0)])).await {
             Err(NotAdmitted::Limit(limit)) => {
                 // Perhaps another process has made it since. An operator who stops a queue is not told to come back later.
                 let request = StatsRequest::of([queue.clone()]).without_ages();
@@ -139,7 +139,7 @@ impl Admission {
         }
     }
 
-    async fn admit_all(&self, store: &dyn Store, wanted: Wanted<'_>) -> Result<Admitted, NotAdmitted> {
+    async fn admit_all(&self, store: &dyn Store, wanted: NewJobsPerQueue<'_>) -> Result<Admitted, NotAdmitted> {
         if let Some(asking) = self.ask(&wanted)? {
             let (everything, began) = (StatsRequest::new().limit(usize::MAX).without_ages(), Instant::now());
             let stats = store.stats(everything).await;
@@ -176,7 +176,7 @@ impl Admission {
     }
 
     /// Whether the caller should read from the store: what was read is old, and no other caller is reading.
-    fn ask(&self, wanted: &Wanted<'_>) -> Result<Option<Asking<'_>>, NotAdmitted> {
+    fn ask(&self, wanted: &NewJobsPerQueue<'_>) -> Result<Option<Asking<'_>>, NotAdmitted> {
         let mut seen = self.lock();
         let counts_jobs = self.limits.max_depth.is_some() || self.limits.max_queue_depth.is_some();
         let has_new = || wanted.keys().any(|queue| !seen.waiting.contains_key(*queue));
@@ -195,7 +195,7 @@ impl Admission {
         Ok(Some(Asking(self)))
     }
 
-    fn lock(&self) -> MutexGuard<'_, Seen> {
+    fn lock(&self) -> MutexGuard<'_, KnownDepths> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -205,7 +205,7 @@ impl AdmissionLimits {
         self.max_queues.is_none() && self.max_depth.is_none() && self.max_queue_depth.is_none()
     }
 
-    fn check(&self, seen: &Seen, wanted: &Wanted<'_>, new: &[QueueName]) -> Result<(), LimitReached> {
+    fn check(&self, seen: &KnownDepths, wanted: &NewJobsPerQueue<'_>, new: &[QueueName]) -> Result<(), LimitReached> {
         let queues = seen.waiting.len() as u64;
         if let (Some(max), Some(queue)) = (self.max_queues, new.first())
             && queues + new.len() as u64 > max

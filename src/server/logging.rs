@@ -58,7 +58,7 @@ pub(super) fn start(settings: &Settings) -> io::Result<Logging> {
     let started = match settings.log_format {
         LogFormat::Pretty => lines.fmt_fields(one_line_fields()).finish().with(capped).try_init(),
         LogFormat::Json => {
-            let lines = lines.json().flatten_event(true).with_writer(|| JsonLines(log.clone()));
+            let lines = lines.json().flatten_event(true).with_writer(|| EscapedJson(log.clone()));
             lines.finish().with(capped).try_init()
         }
     };
@@ -112,9 +112,9 @@ fn write_field(writer: &mut Writer<'_>, field: &Field, value: &dyn Debug) -> fmt
 
 /// JSON leaves characters as they are that steer a terminal (DEL, C1) or turn the direction of text. Outside of strings it
 /// has none of them, so that escaping them all leaves the JSON what it says.
-struct JsonLines<W>(W);
+struct EscapedJson<W>(W);
 
-impl<W: io::Write> io::Write for JsonLines<W> {
+impl<W: io::Write> io::Write for EscapedJson<W> {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         let text = String::from_utf8_lossy(line);
         let end = if text.ends_with('\n') { "\n" } else { "" };
@@ -160,7 +160,7 @@ mod tests {
     fn a_json_line_steers_no_terminal_and_says_the_same() {
         let event = serde_json::json!({"error": "a\nb\u{7f}\u{9b}31m\u{202e}é", "level": "ERROR"});
         let mut written = Vec::new();
-        io::Write::write_all(&mut JsonLines(&mut written), format!("{event}\n").as_bytes()).unwrap();
+        io::Write::write_all(&mut EscapedJson(&mut written), format!("{event}\n").as_bytes()).unwrap();
         let line = String::from_utf8(written).unwrap();
         let line = line.strip_suffix('\n').unwrap();
         assert!(!line.contains(acts_on_a_terminal) && line.contains('é'), "{line:?}");

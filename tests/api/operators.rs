@@ -131,7 +131,7 @@ async fn health_readiness_and_liveness_answer(world: World) {
 async fn however_many_ask_for_its_health_the_store_is_asked_once(world: World) {
     let (server, store) = faulty_server(&world, |settings| settings).await;
     store.set(Fault::Held);
-    let before = store.calls();
+    let (before, began) = (store.calls(), Instant::now());
     let asking: Vec<_> = (0..20)
         .map(|n| tokio::spawn(server.call("GET", if n % 2 == 0 { "/health" } else { "/readyz" }).send()))
         .collect();
@@ -149,8 +149,9 @@ async fn however_many_ask_for_its_health_the_store_is_asked_once(world: World) {
     for reply in asking {
         reply.await.unwrap().expect(200);
     }
-    // A machine that takes longer than the half second for all of this may ask again.
-    assert!(store.calls() - before <= 3, "{} calls", store.calls() - before);
+    // An answer holds for half a second: a slow machine may ask again.
+    let may_ask = 3 + began.elapsed().as_millis() as usize / 250;
+    assert!(store.calls() - before <= may_ask, "{} calls, {may_ask} allowed", store.calls() - before);
 }
 
 /// A check of somebody else's.

@@ -78,8 +78,8 @@ impl Watch {
     }
 
     /// Prints what is new about a job; answers whether anything was.
-    fn tell(&self, job: &Value, seen: &mut BTreeMap<String, Seen>) -> bool {
-        let now = Seen { line: line(job), finished: finished(job) };
+    fn tell(&self, job: &Value, seen: &mut BTreeMap<String, ShownJob>) -> bool {
+        let now = ShownJob { line: line(job), finished: finished(job) };
         let id = text(job, "id");
         if seen.get(&id) == Some(&now) {
             return false;
@@ -95,7 +95,7 @@ impl Watch {
         true
     }
 
-    fn ended(&self, seen: &BTreeMap<String, Seen>) -> Option<Exit> {
+    fn ended(&self, seen: &BTreeMap<String, ShownJob>) -> Option<Exit> {
         if self.ids.is_empty() {
             return None;
         }
@@ -106,14 +106,14 @@ impl Watch {
 
 /// What was last seen of a job.
 #[derive(Debug, PartialEq, Eq)]
-struct Seen {
+struct ShownJob {
     line: String,
     /// Whether it ended, and if so whether well.
     finished: Option<bool>,
 }
 
 /// The named jobs that are not known to be finished.
-fn look(client: &Client, ids: &[String], seen: &BTreeMap<String, Seen>) -> Result<Vec<Value>, RequestError> {
+fn look(client: &Client, ids: &[String], seen: &BTreeMap<String, ShownJob>) -> Result<Vec<Value>, RequestError> {
     let open = ids.iter().filter(|id| seen.get(*id).is_none_or(|seen| seen.finished.is_none()));
     open.map(|id| Ok(client.get(&format!("/jobs/{id}"))?.json)).collect()
 }
@@ -170,7 +170,7 @@ struct AllJobs {
 
 impl AllJobs {
     /// Jobs that may have changed, the oldest first. What needs no more looks is forgotten.
-    fn look(&mut self, client: &Client, seen: &mut BTreeMap<String, Seen>) -> Result<Vec<Value>, RequestError> {
+    fn look(&mut self, client: &Client, seen: &mut BTreeMap<String, ShownJob>) -> Result<Vec<Value>, RequestError> {
         let mut found = BTreeMap::new();
         self.new_ones(client, &mut found)?;
         for status in ["running", "retrying"] {
@@ -202,10 +202,10 @@ impl AllJobs {
     fn unfinished_ones(
         &mut self,
         client: &Client,
-        seen: &mut BTreeMap<String, Seen>,
+        seen: &mut BTreeMap<String, ShownJob>,
         found: &mut BTreeMap<String, Value>,
     ) -> Result<(), RequestError> {
-        let is_open = |(id, seen): &(&String, &Seen)| seen.finished.is_none() && !found.contains_key(*id);
+        let is_open = |(id, seen): &(&String, &ShownJob)| seen.finished.is_none() && !found.contains_key(*id);
         let open: Vec<String> = seen.iter().filter(is_open).map(|(id, _)| id.clone()).collect();
         let turn = open.partition_point(|id| Some(id) <= self.checked.as_ref());
         for id in open[turn..].iter().chain(&open[..turn]).take(CHECKED_MAX) {

@@ -21,11 +21,11 @@ use crate::job::{ErrorText, Lease, LeaseToken};
 use crate::store::{Claim, Claimed, StoreError, UnrunnableJob, warn_throttled};
 
 pub(super) const DEAD_LETTER: &str = "\
--- bury: claimed just now but unreadable to be run → failed_permanent, as if it had never been started
+-- dead_letter: claimed just now, but cannot be read and run → failed_permanent, as if it had never been started
 WITH told AS (
     SELECT t.* FROM unnest($1::uuid[], $2::uuid[], $3::text[]) AS t(id, token, reason)
 ),
-buried AS (
+dead AS (
     UPDATE SCHEMA.jobs j
     SET status = 'failed_permanent', attempts = j.attempts - 1, last_error = t.reason, finished_at = now(),
         died_at = now(), updated_at = now(), worker = NULL, lease_token = NULL, lease_ms = NULL, lease_expires_at = NULL,
@@ -34,9 +34,9 @@ buried AS (
     WHERE j.id = t.id AND j.lease_token = t.token AND j.lease_expires_at IS NOT NULL
     RETURNING j.queue
 ),
-moved AS (SELECT b.queue, 'running' AS was, 'failed_permanent' AS is_now FROM buried b),
+moved AS (SELECT d.queue, 'running' AS was, 'failed_permanent' AS is_now FROM dead d),
 COUNTED
-SELECT count(*) FROM buried";
+SELECT count(*) FROM dead";
 
 /// 10,000 rows: as many as a claim that asks every lane for more than it may take locks at most.
 const LOCKED_MAX: usize = 10_000;
@@ -242,7 +242,7 @@ fn reached(rows: &[Row]) -> Result<Vec<(LanePosition, usize)>, DbError> {
 
 /// What was claimed, in order; a row that cannot be read becomes a dead letter with the reason and keeps nobody back.
 async fn leases(core: &Core, lease: Duration, rows: Vec<Row>) -> Result<Vec<Lease>, StoreError> {
-    let (mut leases, mut unreadable) = (Vec::with_capacity(rows.len()), Unreadable::default());
+    let (mut leases, mut unreadable) = (Vec::with_capacity(rows.len()), UnreadableRows::default());
     for row in &rows {
         let token: Uuid = decode("claim", row.try_get(JOB_COLUMN_COUNT))?;
         match row::strict(row) {
@@ -273,14 +273,14 @@ async fn leases(core: &Core, lease: Duration, rows: Vec<Row>) -> Result<Vec<Leas
 
 /// Claimed rows that cannot be run.
 #[derive(Default)]
-struct Unreadable {
+struct UnreadableRows {
     ids: Vec<Uuid>,
     tokens: Vec<Uuid>,
     reasons: Vec<String>,
     jobs: Vec<UnrunnableJob>,
 }
 
-impl Unreadable {
+impl UnreadableRows {
     /// Dead letters, as if they had never been started. Should this not come to pass, their leases expire and they are
     /// claimed again, so nothing is lost by doing it after the claim and not within.
     async fn dead_letter(self, core: &Core) {

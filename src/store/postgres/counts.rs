@@ -64,12 +64,12 @@ const BEGINNING: &str = "0";
 
 /// Up to where this process knows that no change is left.
 pub(super) struct ChangeMark {
-    state: Mutex<State>,
+    state: Mutex<MarkState>,
     is_used: bool,
 }
 
 #[derive(Default)]
-struct State {
+struct MarkState {
     /// A transaction id of the server's, as text: only the server compares them.
     mark: Option<String>,
     last_scan: Option<(Instant, Duration)>,
@@ -103,7 +103,7 @@ impl ChangeMark {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, MarkState> {
         self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 }

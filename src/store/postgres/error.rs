@@ -3,7 +3,7 @@
 //!
 //! Kept is enough to find the cause, and nothing of what people have stored. The server quotes rows in its DETAIL
 //! ("Failing row contains (…)"), and values in the messages of some errors ("invalid input syntax for type integer: …").
-//! Errors end up in logs, by `Debug`, by `Display`, or as the source of another, so neither is kept in the first position.
+//! Errors end up in logs, by `Debug`, by `Display`, or as the source of another, so neither is kept in the first place.
 
 use std::error::Error;
 use std::fmt;

@@ -52,7 +52,7 @@ impl Holders {
     }
 }
 
-/// What `known.sql` asks about.
+/// What [`KNOWN`] asks about.
 pub(super) struct Probe<'a> {
     pub(super) ids: Vec<Uuid>,
     pub(super) keys: Vec<Option<&'a str>>,

@@ -64,11 +64,11 @@ impl From<&JobRecord> for LanePosition {
 
 /// The lanes this process knows of.
 pub(super) struct Lanes {
-    state: Mutex<State>,
+    state: Mutex<LaneMemory>,
     marks: bool,
 }
 
-struct State {
+struct LaneMemory {
     known: LaneMap,
     /// Counts the times a mark was lowered, so that a slower answer does not raise it again.
     generation: u64,
@@ -100,7 +100,7 @@ pub(super) struct Slice {
 impl Lanes {
     /// `announced` tells when there may be work.
     pub(super) fn new(marks: bool, announced: WakeListener) -> Self {
-        let state = State {
+        let state = LaneMemory {
             known: LaneMap::default(),
             generation: 0,
             last_scan: None,
@@ -255,12 +255,12 @@ impl Lanes {
         [wakes, goes_on.then(|| state.until_next_slice())].into_iter().flatten().min()
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, LaneMemory> {
         self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 }
 
-impl State {
+impl LaneMemory {
     /// How long until a claim that comes up short may look: at once, unless there is more than one look can see.
     fn until_next_slice(&self) -> Duration {
         match self.last_scan {

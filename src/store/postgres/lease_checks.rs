@@ -44,11 +44,11 @@ pub(super) struct CheckKey {
 /// The checks this process knows of.
 #[derive(Default)]
 pub(super) struct LeaseChecks {
-    state: Mutex<State>,
+    state: Mutex<WrittenChecks>,
 }
 
 #[derive(Default)]
-struct State {
+struct WrittenChecks {
     /// The check of every lease, by token.
     leases: HashMap<Uuid, Uuid>,
     /// By id: when it is due, and how many of its leases are left.
@@ -90,7 +90,7 @@ impl LeaseChecks {
         std::mem::take(&mut self.lock().ended)
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, WrittenChecks> {
         self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 }

@@ -18,9 +18,9 @@ use super::sql::rendered;
 use crate::store::OpenError;
 
 /// In order; the first one is version 1.
-const MIGRATIONS: &[Step] = &[
-    Step::Transactional(include_str!("migrations/0001_jobs.sql")),
-    Step::Transactional(include_str!("migrations/0002_tokens.sql")),
+const MIGRATIONS: &[MigrationStep] = &[
+    MigrationStep::Transactional(include_str!("migrations/0001_jobs.sql")),
+    MigrationStep::Transactional(include_str!("migrations/0002_tokens.sql")),
 ];
 
 /// The versions of the tables that this program works on. While `min` is below `max`, programs of this version may
@@ -47,7 +47,7 @@ const TURN_INTERVAL: Duration = Duration::from_millis(200);
 #[derive(Clone, Copy)]
 // The tables have needed nothing but the first kind so far; `tests` has steps of the others.
 #[cfg_attr(not(test), expect(dead_code, reason = "kinds of steps for migrations to come"))]
-enum Step {
+enum MigrationStep {
     /// All of it or nothing. For what is quick whatever the size of the tables.
     Transactional(&'static str),
     /// One `CREATE INDEX CONCURRENTLY`, which blocks no reader and no writer however long it takes. It must create an
@@ -91,7 +91,7 @@ pub async fn migrate(settings: &PostgresSettings) -> Result<usize, OpenError> {
     apply(settings, MIGRATIONS, LockWait::default()).await
 }
 
-async fn apply(settings: &PostgresSettings, steps: &[Step], lock_wait: LockWait) -> Result<usize, OpenError> {
+async fn apply(settings: &PostgresSettings, steps: &[MigrationStep], lock_wait: LockWait) -> Result<usize, OpenError> {
     let connector = Connector::new(settings)?;
     let mut turn = connect(&connector, settings).await?;
     let client = connect(&connector, settings).await?;
@@ -159,16 +159,16 @@ impl Migrator<'_> {
         self.client.query_one(&sql, &[]).await?.try_get(0)
     }
 
-    async fn run(&mut self, version: i32, step: &Step) -> Result<(), tokio_postgres::Error> {
+    async fn run(&mut self, version: i32, step: &MigrationStep) -> Result<(), tokio_postgres::Error> {
         let sql = |text| rendered(text, self.schema);
         match step {
-            Step::Transactional(text) => self.run_transaction(version, &sql(text)).await,
-            Step::ConcurrentIndex { name, sql: text } => {
+            MigrationStep::Transactional(text) => self.run_transaction(version, &sql(text)).await,
+            MigrationStep::ConcurrentIndex { name, sql: text } => {
                 let sql = sql(text);
                 self.build_index(name, &sql).await?;
                 self.run_transaction(version, "").await
             }
-            Step::Backfill(text) => {
+            MigrationStep::Backfill(text) => {
                 let sql = sql(text);
                 while self.backfill_batch(&sql).await? > 0 {}
                 self.run_transaction(version, "").await

@@ -21,7 +21,7 @@ WITH was AS MATERIALIZED (
 ),
 ended AS (
     -- The table's rules are checked on the row as the statement first saw it, before the newest version, which is
-    -- locked above, takes its position. A lease that has ended in between must not be in that one either.
+    -- locked above, replaces it. A lease that has ended in between must not be in that one either.
     UPDATE SCHEMA.jobs j
     SET status = 'cancelled', cancel_requested = true, lease_expires_at = NULL, finished_at = now(), died_at = now(),
         updated_at = now()

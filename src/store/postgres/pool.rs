@@ -107,7 +107,7 @@ impl Connect for Connector {
     }
 }
 
-/// Settings of every connection. EnqueueStatements name their schema, so the search path matters only to a held clock.
+/// Settings of every connection. Statements name their schema, so the search path matters only to a manual clock.
 fn session(settings: &PostgresSettings) -> String {
     let search_path = match &settings.clock_schema {
         Some(clock) => format!("{}, pg_catalog", quoted(clock)),

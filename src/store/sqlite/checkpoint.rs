@@ -12,7 +12,7 @@ use std::time::Duration;
 use rusqlite::Connection;
 
 use super::error::{skip_checkpoint_on_close, store_error};
-use super::health::Health;
+use super::health::WriterHealth;
 use super::inbox::Inbox;
 use crate::planted::{Bug, planted};
 use crate::store::warn_throttled;
@@ -31,7 +31,7 @@ pub(super) struct Checkpointer {
 }
 
 impl Checkpointer {
-    pub(super) fn start(connection: Connection, inbox: Arc<Inbox>, health: Arc<Health>) -> std::io::Result<Self> {
+    pub(super) fn start(connection: Connection, inbox: Arc<Inbox>, health: Arc<WriterHealth>) -> std::io::Result<Self> {
         let (stop, stopped) = mpsc::channel();
         let thread = std::thread::Builder::new()
             .name("steadfast-checkpoint".into())
@@ -49,7 +49,7 @@ impl Drop for Checkpointer {
     }
 }
 
-fn run(connection: &Connection, inbox: &Inbox, health: &Health, stopped: &mpsc::Receiver<()>) {
+fn run(connection: &Connection, inbox: &Inbox, health: &WriterHealth, stopped: &mpsc::Receiver<()>) {
     let mut seen = health.commits();
     while stopped.recv_timeout(INTERVAL) == Err(RecvTimeoutError::Timeout) {
         let commits = health.commits();

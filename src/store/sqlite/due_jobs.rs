@@ -135,7 +135,7 @@ impl ByteBudget {
 }
 
 /// A lane whose turn comes when its next job is the first of all.
-struct Turn<'l> {
+struct NextOfLane<'l> {
     /// Of that job, or less.
     rank: Rank,
     lane: &'l Arc<Lane>,
@@ -145,26 +145,26 @@ struct Turn<'l> {
     range: Option<usize>,
 }
 
-impl Ord for Turn<'_> {
+impl Ord for NextOfLane<'_> {
     /// The heap gives out the greatest first, which is the least rank.
     fn cmp(&self, other: &Self) -> Ordering {
         other.rank.cmp(&self.rank)
     }
 }
 
-impl PartialOrd for Turn<'_> {
+impl PartialOrd for NextOfLane<'_> {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl PartialEq for Turn<'_> {
+impl PartialEq for NextOfLane<'_> {
     fn eq(&self, other: &Self) -> bool {
         self.rank == other.rank
     }
 }
 
-impl Eq for Turn<'_> {}
+impl Eq for NextOfLane<'_> {}
 
 /// What was read for a claim.
 pub(super) struct Due {
@@ -178,15 +178,15 @@ pub(super) struct Due {
 pub(super) fn due_jobs(tx: &Tx<'_>, claim: &Claim, max: usize, budget: &mut ByteBudget) -> rusqlite::Result<Due> {
     let mut due = Due { rows: Vec::with_capacity(max.min(BATCH_MAX)), lanes: Vec::new() };
     let mut ranges = tx.lanes().due_for(claim);
-    let mut turns: BinaryHeap<Turn<'_>> =
-        ranges.iter_mut().enumerate().filter_map(|(index, range)| Turn::of_next(range, index)).collect();
+    let mut turns: BinaryHeap<NextOfLane<'_>> =
+        ranges.iter_mut().enumerate().filter_map(|(index, range)| NextOfLane::of_next(range, index)).collect();
     let mut statement = tx.statement(DUE_IN_LANE)?;
     while due.rows.len() < max
         && !budget.is_exhausted
         && let Some(mut turn) = turns.pop()
     {
         if let Some(index) = turn.range.take() {
-            turns.extend(Turn::of_next(&mut ranges[index], index));
+            turns.extend(NextOfLane::of_next(&mut ranges[index], index));
             due.lanes.push(turn.lane.clone());
         }
         let until = turns.peek().map(|next| next.rank);
@@ -198,7 +198,7 @@ pub(super) fn due_jobs(tx: &Tx<'_>, claim: &Claim, max: usize, budget: &mut Byte
     Ok(due)
 }
 
-impl<'l> Turn<'l> {
+impl<'l> NextOfLane<'l> {
     fn of_next(range: &mut DueLanes<'l>, index: usize) -> Option<Self> {
         range.next().map(|(rank, lane)| Self { rank, lane, behind: Position::START, range: Some(index) })
     }

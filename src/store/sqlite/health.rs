@@ -24,7 +24,7 @@ const WRITE_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Shared by the writer, the checkpointer and whoever asks.
 #[derive(Debug, Default)]
-pub(super) struct Health {
+pub(super) struct WriterHealth {
     commits: AtomicU64,
     /// Set once the disk failed to sync, by whoever met it: from then on nothing is written any more.
     sync_failed: AtomicBool,
@@ -36,7 +36,7 @@ pub(super) struct Health {
     last_write: Mutex<Option<Instant>>,
 }
 
-impl Health {
+impl WriterHealth {
     pub(super) fn commits(&self) -> u64 {
         self.commits.load(Ordering::Relaxed)
     }

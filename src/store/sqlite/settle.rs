@@ -10,7 +10,7 @@ use super::inbox::{Urgency, Verb};
 use super::lanes::{Lane, Position};
 use super::lease::{ClaimedRow, claim_nonce};
 use super::row::UuidBlob;
-use super::transaction::{ItemError, Tx};
+use super::transaction::{OnItemError, Tx};
 use crate::job::{Ending, JobId, Json, Kind, Outcome, RetryPolicy, RunningJob, Status, Transition, decide};
 use crate::planted::{self, Bug, planted};
 use crate::store::{FailedAttempt, Settle, Settled, StoreError};
@@ -44,8 +44,8 @@ impl Verb for SettleAll {
 
     fn apply(&mut self, tx: &mut Tx<'_>) -> rusqlite::Result<Self::Answer> {
         let recorded = match tx.on_item_error() {
-            ItemError::FailsAll => succeed_claimed_here(tx, &self.settles)?,
-            ItemError::FailsItem => vec![false; self.settles.len()],
+            OnItemError::FailsAll => succeed_claimed_here(tx, &self.settles)?,
+            OnItemError::FailsItem => vec![false; self.settles.len()],
         };
         let (look, end) = (tx.statement(NEWEST_ATTEMPT)?, end_statement(tx)?);
         let mut statements = SettleStatements { look, end, retry: RetryPolicies::or(&self.retry_default) };

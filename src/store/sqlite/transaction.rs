@@ -16,7 +16,7 @@ use crate::store::StoreError;
 pub(super) struct Tx<'c> {
     connection: &'c Connection,
     now_micros: i64,
-    on_item_error: ItemError,
+    on_item_error: OnItemError,
     /// Per queue, how many more jobs there are in each status, in the order of [`Status::ALL`].
     moved: HashMap<String, [i64; Status::ALL.len()]>,
     made_ready: bool,
@@ -27,7 +27,7 @@ pub(super) struct Tx<'c> {
 
 /// What happens to a batch when one of its items fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum ItemError {
+pub(super) enum OnItemError {
     /// The whole transaction is given up. The good path: no savepoints.
     FailsAll,
     /// That item alone is undone. For the second try, after the first was given up.
@@ -38,7 +38,7 @@ impl<'c> Tx<'c> {
     pub(super) fn new(
         connection: &'c Connection,
         now_micros: i64,
-        on_item_error: ItemError,
+        on_item_error: OnItemError,
         claimed_rows: &'c mut ClaimedRows,
         lanes: &'c mut KnownLanes,
     ) -> Self {
@@ -54,7 +54,7 @@ impl<'c> Tx<'c> {
         }
     }
 
-    pub(super) fn on_item_error(&self) -> ItemError {
+    pub(super) fn on_item_error(&self) -> OnItemError {
         self.on_item_error
     }
 
@@ -139,7 +139,7 @@ impl<'c> Tx<'c> {
         self.made_ready = true;
     }
 
-    /// Applies `f` to each item. One that fails does so alone, or fails all: see [`ItemError`].
+    /// Applies `f` to each item. One that fails does so alone, or fails all: see [`OnItemError`].
     pub(super) fn each<I, T>(
         &mut self,
         items: &[I],
@@ -147,7 +147,7 @@ impl<'c> Tx<'c> {
     ) -> rusqlite::Result<Vec<Result<T, StoreError>>> {
         let mut answers = Vec::with_capacity(items.len());
         for item in items {
-            if self.on_item_error == ItemError::FailsAll {
+            if self.on_item_error == OnItemError::FailsAll {
                 answers.push(Ok(f(self, item)?));
                 continue;
             }

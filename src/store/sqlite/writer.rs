@@ -12,12 +12,12 @@ use rusqlite::Connection;
 use tokio::sync::{Semaphore, oneshot};
 
 use super::error::{is_lock, skip_checkpoint_on_close, store_error};
-use super::health::Health;
+use super::health::WriterHealth;
 use super::inbox::{AnyRequest, Closed, Inbox, Request, Urgency, Verb};
 use super::known_lanes::KnownLanes;
 use super::lease::ClaimedRows;
 use super::time::{StoreTime, shift_times};
-use super::transaction::{ItemError, Tx};
+use super::transaction::{OnItemError, Tx};
 use crate::planted::{Bug, planted};
 use crate::store::{StoreError, StoreErrorKind, Wake};
 
@@ -28,7 +28,7 @@ const WAITING_MAX: usize = 4096;
 #[derive(Debug)]
 pub(super) struct Writer {
     inbox: Arc<Inbox>,
-    health: Arc<Health>,
+    health: Arc<WriterHealth>,
     urgent: Arc<Semaphore>,
     bulk: Arc<Semaphore>,
     thread: Option<JoinHandle<()>>,
@@ -36,7 +36,7 @@ pub(super) struct Writer {
 
 impl Writer {
     pub(super) fn start(connection: Connection, time: StoreTime, wake: Wake) -> std::io::Result<Self> {
-        let (inbox, health) = (Arc::<Inbox>::default(), Arc::<Health>::default());
+        let (inbox, health) = (Arc::<Inbox>::default(), Arc::<WriterHealth>::default());
         let mut writer = WriterThread {
             connection,
             time,
@@ -80,7 +80,7 @@ impl Writer {
         &self.inbox
     }
 
-    pub(super) fn health(&self) -> &Arc<Health> {
+    pub(super) fn health(&self) -> &Arc<WriterHealth> {
         &self.health
     }
 }
@@ -98,7 +98,7 @@ impl Drop for Writer {
 /// However the thread ends, nobody waits for it in vain.
 struct RefuseFurther {
     inbox: Arc<Inbox>,
-    health: Arc<Health>,
+    health: Arc<WriterHealth>,
 }
 
 impl Drop for RefuseFurther {
@@ -123,7 +123,7 @@ struct WriterThread {
     time: StoreTime,
     wake: Wake,
     inbox: Arc<Inbox>,
-    health: Arc<Health>,
+    health: Arc<WriterHealth>,
     /// Whether the connection is set to sync its commits; `None`: not known.
     syncs: Option<bool>,
     claimed_rows: ClaimedRows,
@@ -147,7 +147,7 @@ impl WriterThread {
 
     fn flush(&mut self, mut requests: Vec<Box<dyn AnyRequest>>) {
         assert!(!planted(Bug::WriterPanics) || requests.iter().all(|request| request.name() != "enqueue"), "planted");
-        match self.commit(&mut requests, ItemError::FailsAll) {
+        match self.commit(&mut requests, OnItemError::FailsAll) {
             Ok(()) => requests.into_iter().for_each(|request| request.reply(Ok(()))),
             // None of them is at fault for a lock; each alone would wait for it once more, one after the other.
             Err(error) if self.health.has_sync_failed() || is_lock(&error) => {
@@ -157,7 +157,7 @@ impl WriterThread {
             Err(_) => {
                 for request in requests {
                     let mut alone = [request];
-                    let committed = self.commit(&mut alone, ItemError::FailsItem);
+                    let committed = self.commit(&mut alone, OnItemError::FailsItem);
                     let [request] = alone;
                     request.reply(committed);
                 }
@@ -165,7 +165,7 @@ impl WriterThread {
         }
     }
 
-    fn commit(&mut self, requests: &mut [Box<dyn AnyRequest>], on_item_error: ItemError) -> Result<(), StoreError> {
+    fn commit(&mut self, requests: &mut [Box<dyn AnyRequest>], on_item_error: OnItemError) -> Result<(), StoreError> {
         let doing = requests.first().map_or("write", |request| request.name());
         if self.health.has_sync_failed() {
             return Err(StoreError::new(StoreErrorKind::Damaged, doing));
@@ -194,7 +194,7 @@ impl WriterThread {
         })
     }
 
-    fn try_commit(&mut self, requests: &mut [Box<dyn AnyRequest>], on_item_error: ItemError) -> rusqlite::Result<()> {
+    fn try_commit(&mut self, requests: &mut [Box<dyn AnyRequest>], on_item_error: OnItemError) -> rusqlite::Result<()> {
         self.set_sync(requests.iter().any(|request| request.needs_sync()))?;
         if self.apply_and_commit(requests, on_item_error)? {
             self.wake.wake();
@@ -219,7 +219,7 @@ impl WriterThread {
     fn apply_and_commit(
         &mut self,
         requests: &mut [Box<dyn AnyRequest>],
-        on_item_error: ItemError,
+        on_item_error: OnItemError,
     ) -> rusqlite::Result<bool> {
         self.connection.execute_batch("BEGIN IMMEDIATE")?;
         // Only now: waiting for the lock may have taken time.

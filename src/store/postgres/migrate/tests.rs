@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 use tokio_postgres::Client;
 
-use super::{LockWait, Step, apply};
+use super::{LockWait, MigrationStep, apply};
 use crate::store::postgres::PostgresSettings;
 
 #[path = "../../../../tests/support/postgres.rs"]
@@ -13,16 +13,16 @@ mod postgres;
 
 use self::postgres::{Cluster, TestDatabase};
 
-const TABLE: Step = Step::Transactional(
+const TABLE: MigrationStep = MigrationStep::Transactional(
     "CREATE TABLE SCHEMA.items (id integer PRIMARY KEY, name text);
      INSERT INTO SCHEMA.items SELECT n, 'item ' || n FROM generate_series(1, 2500) n;",
 );
-const INDEX: Step = Step::ConcurrentIndex {
+const INDEX: MigrationStep = MigrationStep::ConcurrentIndex {
     name: "items_name",
     sql: "CREATE UNIQUE INDEX CONCURRENTLY items_name ON SCHEMA.items (name)",
 };
-const COLUMN: Step = Step::Transactional("ALTER TABLE SCHEMA.items ADD COLUMN length integer");
-const BACKFILL: Step = Step::Backfill(
+const COLUMN: MigrationStep = MigrationStep::Transactional("ALTER TABLE SCHEMA.items ADD COLUMN length integer");
+const BACKFILL: MigrationStep = MigrationStep::Backfill(
     "UPDATE SCHEMA.items SET length = char_length(name)
      WHERE id IN (SELECT id FROM SCHEMA.items WHERE length IS NULL ORDER BY id LIMIT $1)",
 );
