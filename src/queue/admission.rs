@@ -28,6 +28,7 @@ const FAILURE_FRESH: Duration = Duration::from_millis(200);
 pub enum LimitReached {
     /// The queue has as many waiting jobs as it may have.
     #[error("queue {queue} has {waiting} waiting jobs and the limit (max_queue_depth) is {max}; try again later")]
+    #[non_exhaustive]
     QueueDepth {
         /// The queue.
         queue: QueueName,
@@ -38,6 +39,7 @@ pub enum LimitReached {
     },
     /// All queues together have as many waiting jobs as they may have.
     #[error("{waiting} jobs wait in all queues together and the limit (max_depth) is {max}; try again later")]
+    #[non_exhaustive]
     Depth {
         /// How many jobs wait.
         waiting: u64,
@@ -49,6 +51,7 @@ pub enum LimitReached {
         "queue {queue} would be new, there are {queues} queues and the limit (max_queues) is {max}; use a queue that \
          exists, delete the finished jobs of one that is no longer needed, or raise the limit"
     )]
+    #[non_exhaustive]
     Queues {
         /// The queue that would be new.
         queue: QueueName,

@@ -212,6 +212,7 @@ pub enum KindError {
     #[error(
         "kind {kind:?} is new and {KINDS_MAX} kinds are declared, the most there may be; delete one that is no longer needed"
     )]
+    #[non_exhaustive]
     TooMany {
         /// The kind.
         kind: Kind,
