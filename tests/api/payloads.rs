@@ -109,14 +109,13 @@ async fn a_batch_of_unknown_kinds_is_refused_within_bounds(world: World) {
         server.queue.store().put_kind(PutKind::new(KindDefinition::any(Kind::new(name(n)).unwrap()))).await.unwrap();
     }
     let jobs: Vec<_> = (1_000..2_000).map(|n| json!({"kind": name(n), "payload": 1})).collect();
-    let began = Instant::now();
     let problem = server.post("/jobs/batch", json!({"jobs": jobs})).await.problem(422, "invalid_batch");
-    let took = began.elapsed();
     let errors = problem["errors"].as_array().unwrap();
     assert_eq!(errors.len(), 1_000);
     assert!(errors[0]["detail"].as_str().unwrap().contains("did you mean a-very-long"), "{}", errors[0]);
-    // Comparing all with all takes many times as long.
-    assert!(took < Duration::from_secs(3), "a batch of typos took {took:?}");
+    // Comparing names is what takes the time: some are compared at each reload of the kinds, never all.
+    let helped = errors.iter().filter(|error| error["detail"].as_str().unwrap().contains("did you mean")).count();
+    assert!(helped < 500, "{helped} of 1,000 typos were compared with every kind");
     // Others are helped again a moment later.
     let give_up = Instant::now() + Duration::from_secs(60);
     while !detail(&server, "welcom", json!({}), "unknown_kind").await.contains("did you mean welcome") {
