@@ -33,6 +33,7 @@ impl FailedAttempt {
 
 /// A waiting job that a claim could not start (its row cannot be read, or no attempt is left) and made a dead letter. As
 /// text: what cannot be run may be damaged in any part.
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
 #[derive(Debug, Clone)]
 pub(crate) struct UnrunnableJob {
     pub(crate) job_id: String,
@@ -42,6 +43,7 @@ pub(crate) struct UnrunnableJob {
     pub(crate) error: String,
 }
 
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
 impl UnrunnableJob {
     /// Once the dead letter is committed.
     pub(crate) fn log(&self) {

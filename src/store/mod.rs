@@ -39,7 +39,9 @@ pub use catalog::{CatalogStore, DeleteKind, DeleteToken, KindPut, Pause, PutKind
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use error::{KeyTaken, NotStored, OpenError, StoreError, StoreErrorKind};
 #[cfg(any(feature = "postgres", feature = "sqlite", feature = "worker"))]
-pub(crate) use failures::{FailedAttempt, UnrunnableJob};
+pub(crate) use failures::FailedAttempt;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+pub(crate) use failures::UnrunnableJob;
 pub use job_requests::{
     Cancel, Cancelled, Delete, Deleted, Enqueued, Known, List, Page, Prune, Pruned, Redrive, Redriven,
 };

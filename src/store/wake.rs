@@ -30,7 +30,7 @@ pub struct WakeListener(watch::Receiver<u64>);
 
 impl WakeListener {
     /// Whether there was a notification since the last call of this or of [`woken`](Self::woken).
-    #[cfg_attr(not(feature = "postgres"), expect(dead_code, reason = "only the PostgreSQL store asks"))]
+    #[cfg(feature = "postgres")]
     pub(crate) fn has_woken(&mut self) -> bool {
         let is_woken = self.is_woken();
         self.0.mark_unchanged();
@@ -38,7 +38,7 @@ impl WakeListener {
     }
 
     /// The same, without forgetting it.
-    #[cfg_attr(not(feature = "postgres"), expect(dead_code, reason = "only the PostgreSQL store asks"))]
+    #[cfg(feature = "postgres")]
     pub(crate) fn is_woken(&self) -> bool {
         self.0.has_changed().unwrap_or(false)
     }

@@ -31,7 +31,7 @@ mod lanes;
 mod lease_checks;
 mod lookup;
 mod migrate;
-#[cfg(feature = "server")]
+#[cfg(all(feature = "server", feature = "api", feature = "sqlite", feature = "worker"))]
 mod observe;
 mod open;
 mod operator;
@@ -61,7 +61,7 @@ use tokio::time::timeout;
 
 pub use enqueue_in::CallerTransaction;
 pub use migrate::migrate;
-#[cfg(feature = "server")]
+#[cfg(all(feature = "server", feature = "api", feature = "sqlite", feature = "worker"))]
 pub(crate) use observe::Observer;
 pub use settings::PostgresSettings;
 
