@@ -112,8 +112,6 @@ pub(crate) enum Bug {
     QueuesUncapped,
     /// Payloads are checked where the request is, however large they are.
     PayloadsCheckedOnRuntime,
-    /// A batch of small payloads is checked where the request is, however many there are.
-    BatchCheckedInPlace,
     /// A check goes on until it is done.
     CheckBudgetIgnored,
     /// Few connections may wait to be accepted.

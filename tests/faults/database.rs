@@ -200,7 +200,7 @@ async fn f36_claims_stay_flat_while_another_client_holds_back_vacuum() {
 
 /// Pages touched by all statements on the counts since this place of the server's log.
 fn pages_of_counts(log: &str) -> u64 {
-    let of_counts = ["Query Text: -- counts", "Query Text: -- change_mark", "Query Text: -- roll_up"];
+    let of_counts = ["Query Text: -- stats: a page", "Query Text: -- change_mark", "Query Text: -- roll_up"];
     let plans = log.split(" LOG:  duration: ").filter(|plan| of_counts.iter().any(|name| plan.contains(name)));
     plans.filter_map(|plan| plan.lines().find(|line| line.contains("Buffers:")).map(pages)).sum()
 }
@@ -233,7 +233,7 @@ async fn f36_counts_stay_flat_while_another_client_holds_back_vacuum() {
     println!("pages touched by a look at the counts and a roll-up, round by round: {rounds:?}");
     let (early, late) = (rounds[1], rounds[rounds.len() - 1]);
     assert!(early > 0, "no plan was logged: nothing was tested");
-    assert!(late < early + 200, "counts do not stay flat: {early} pages became {late}");
+    assert!(late < 2 * early + 20, "counts do not stay flat: {early} pages became {late}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -167,9 +167,6 @@ planted_bugs! {
     payloads_checked_on_the_runtime_are_caught: PayloadsCheckedOnRuntime,
         "payload_attacks::s28_expensive_payloads_from_several_clients_cost_no_lease_no_probe_and_no_memory_on_sqlite",
         "probes wait";
-    a_batch_checked_in_place_is_caught: BatchCheckedInPlace,
-        "payload_attacks::s28_expensive_payloads_from_several_clients_cost_no_lease_no_probe_and_no_memory_on_sqlite",
-        "probes wait";
     a_check_without_a_budget_is_caught: CheckBudgetIgnored,
         "payload_attacks::s28_expensive_payloads_from_several_clients_cost_no_lease_no_probe_and_no_memory_on_sqlite",
         "memory grew by";
