@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
+use deadpool_postgres::Object;
 use jiff::Timestamp;
 use tokio::time::timeout;
 use tokio_postgres::types::ToSql;
@@ -189,13 +190,9 @@ impl EnqueueFlush {
         let work = async {
             let statement = connection.prepare_cached(insert_sql(sql, jobs)).await?;
             if atomicity == Atomicity::Each {
-                let mut stored = insert(&***connection, &statement, jobs, notification).await?;
-                if !stored.missing().is_empty() {
-                    let known = connection.prepare_cached(&sql.known).await?;
-                    let get = connection.prepare_cached(&sql.get).await?;
-                    stored.look_up(&***connection, &known, &get).await?;
-                }
-                return stored.answers();
+                let stored = insert(&***connection, &statement, jobs, notification).await?;
+                // What goes wrong from here on takes nothing back.
+                return look_up_missing(sql, &connection, stored).await.map_err(DbError::after_a_commit);
             }
             let known = connection.prepare_cached(&sql.known).await?;
             let get = connection.prepare_cached(&sql.get).await?;
@@ -214,6 +211,16 @@ impl EnqueueFlush {
         let answer = timeout(limit, work).await;
         connection.finish(answer)
     }
+}
+
+/// The answers, once it is known what has kept jobs from being stored.
+async fn look_up_missing(sql: &Sql, connection: &Object, mut stored: Stored<'_>) -> Result<Vec<PerJob>, DbError> {
+    if !stored.missing().is_empty() {
+        let known = connection.prepare_cached(&sql.known).await?;
+        let get = connection.prepare_cached(&sql.get).await?;
+        stored.look_up(&***connection, &known, &get).await?;
+    }
+    stored.answers()
 }
 
 /// Counts a flush for as long as it lasts.

@@ -56,6 +56,11 @@ impl DbError {
         Self { kind: StoreErrorKind::Internal, conflict: true, source: Some(what.into()) }
     }
 
+    /// The same behind a statement that is committed: whatever the server says of this one, that one stands.
+    pub(super) fn after_a_commit(self) -> Self {
+        Self { kind: StoreErrorKind::OutcomeUnknown, ..self }
+    }
+
     /// The connection went away with the answer.
     pub(super) fn is_unknown(&self) -> bool {
         self.kind == StoreErrorKind::OutcomeUnknown
@@ -247,6 +252,19 @@ impl Error for Cause {}
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn what_fails_behind_a_commit_is_tried_again_and_never_said_to_have_stored_nothing() {
+        let timed_out = || DbError { kind: StoreErrorKind::Timeout, conflict: false, source: None };
+        let refused = Retries::new("enqueue", Effect::Repeatable).again(timed_out()).await.unwrap_err();
+        assert_eq!(refused.kind(), StoreErrorKind::Timeout);
+        let mut retries = Retries::new("enqueue", Effect::Repeatable);
+        while retries.left > 0 {
+            retries.again(timed_out().after_a_commit()).await.unwrap();
+        }
+        let given_up = retries.again(timed_out()).await.unwrap_err();
+        assert_eq!(given_up.kind(), StoreErrorKind::OutcomeUnknown);
+    }
 
     #[test]
     fn what_a_value_or_a_trigger_is_quoted_in_is_left_out_and_the_rest_is_kept() {
