@@ -36,6 +36,17 @@ pub(crate) const CLOCK: &str = "
     INSERT INTO held.clock VALUES ('2030-01-01T00:00:00Z');
     CREATE FUNCTION held.now() RETURNS timestamptz LANGUAGE sql STABLE AS 'SELECT c.now FROM held.clock c';";
 
+/// A port that nothing listens on. Not one of those that the system gives to outgoing connections: while a server is
+/// restarted, one of these might take its port.
+fn free_port() -> u16 {
+    loop {
+        let port = fastrand::u16(15_000..32_000);
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
+    }
+}
+
 /// A server with its own files and port.
 pub(crate) struct Cluster {
     bin: PathBuf,
@@ -67,10 +78,15 @@ impl Cluster {
         let bin = find_binaries();
         let run_as = unprivileged();
         let dir = fresh_directory(run_as);
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let cluster = Self { _watchdog: watchdog(&bin, &dir, run_as), bin, dir, port, run_as };
+        let mut cluster = Self { _watchdog: watchdog(&bin, &dir, run_as), bin, dir, port: free_port(), run_as };
         cluster.initialise(options);
-        cluster.start_server();
+        // Somebody else may have taken the port by now.
+        while let Err(log) = cluster.try_to_start() {
+            assert!(log.contains("Address already in use"), "PostgreSQL does not start: {log}");
+            cluster.port = free_port();
+            cluster.configure(&format!("port = {}\n", cluster.port));
+            fs::remove_file(cluster.dir.join("log")).unwrap();
+        }
         cluster
     }
 
@@ -109,22 +125,31 @@ impl Cluster {
             settings.push_str(option);
             settings.push('\n');
         }
+        self.configure(&settings);
+    }
+
+    /// Of two lines about one setting the last one counts.
+    fn configure(&self, settings: &str) {
         let path = self.data().join("postgresql.conf");
-        fs::write(&path, fs::read_to_string(&path).unwrap() + &settings).unwrap();
+        fs::write(&path, fs::read_to_string(&path).unwrap() + settings).unwrap();
     }
 
     /// Starts the server; after a crash this may take a few tries, while what is left of the old one goes away.
     pub(crate) fn start_server(&self) {
         let give_up = Instant::now() + Duration::from_secs(60);
-        loop {
-            let mut start = self.pg_ctl();
-            let started = start.args(["start", "-w", "-t", "60", "-l"]).arg(self.dir.join("log")).output().unwrap();
-            if started.status.success() {
-                return;
-            }
-            let log = fs::read_to_string(self.dir.join("log")).unwrap_or_default();
-            assert!(Instant::now() < give_up, "PostgreSQL does not start: {started:?}\n{log}");
+        while let Err(log) = self.try_to_start() {
+            assert!(Instant::now() < give_up, "PostgreSQL does not start: {log}");
             std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    /// The error is what was said about it, and the server's log.
+    fn try_to_start(&self) -> Result<(), String> {
+        let mut start = self.pg_ctl();
+        let started = start.args(["start", "-w", "-t", "60", "-l"]).arg(self.dir.join("log")).output().unwrap();
+        match started.status.success() {
+            true => Ok(()),
+            false => Err(format!("{started:?}\n{}", self.log())),
         }
     }
 
