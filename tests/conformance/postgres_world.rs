@@ -8,7 +8,7 @@ use steadfast::job::JobId;
 use steadfast::store::Store;
 use steadfast::store::postgres::PostgresStore;
 
-use crate::support::postgres::{Cluster, TestDatabase};
+use crate::support::postgres::{Cluster, MISCOUNTED, TestDatabase};
 use crate::world::World;
 
 const UNCOVERED: &str = "
@@ -47,11 +47,16 @@ impl World for PostgresWorld {
         assert_eq!(self.admin.execute(sql, &[&us]).await.unwrap(), 1);
     }
 
-    /// Every running job is in a check that is due when its lease ends or before.
+    /// Every running job is in a check that is due when its lease ends or before, and the counts by kind are a recount.
     async fn check_inside(&self) -> Result<(), String> {
         let uncovered = self.admin.query(UNCOVERED, &[]).await.unwrap();
         let ids: Vec<uuid::Uuid> = uncovered.iter().map(|row| row.get(0)).collect();
-        if ids.is_empty() { Ok(()) } else { Err(format!("no lease check covers the running jobs {ids:?}")) }
+        if !ids.is_empty() {
+            return Err(format!("no lease check covers the running jobs {ids:?}"));
+        }
+        let miscounted = self.admin.query(MISCOUNTED, &[]).await.unwrap();
+        let miscounted: Vec<String> = miscounted.iter().map(|row| row.get(0)).collect();
+        if miscounted.is_empty() { Ok(()) } else { Err(format!("counts that are no recount: {miscounted:?}")) }
     }
 
     async fn break_payload(&self, id: JobId) {

@@ -215,7 +215,7 @@ async fn f36_counts_stay_flat_while_another_client_holds_back_vacuum() {
     other_client.batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM jobs").await.unwrap();
     let writer = crate::database::other_client(&stage.url).await;
     let changes = "DO $$ BEGIN FOR n IN 1..1000 LOOP
-                       INSERT INTO count_deltas (queue, is_now, n) VALUES ('default', 'queued', 1);
+                       INSERT INTO count_deltas (queue, kind, is_now, n) VALUES ('default', 'task', 'queued', 1);
                        COMMIT;
                    END LOOP; END $$";
     let mut rounds = Vec::new();

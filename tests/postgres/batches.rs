@@ -78,7 +78,7 @@ async fn counts_are_the_same_before_and_after_they_are_rolled_up() {
 }
 
 #[tokio::test]
-async fn queues_that_are_no_longer_used_leave_no_counts_behind_once_pruned() {
+async fn queues_that_are_no_longer_used_leave_no_counts_behind_once_pruned_nor_do_their_kinds() {
     let database = Cluster::shared().await.database().await;
     let store = database.store().await;
     let admin = database.admin().await;
@@ -89,12 +89,13 @@ async fn queues_that_are_no_longer_used_leave_no_counts_behind_once_pruned() {
     store.delete(Delete::new(gone)).await.unwrap();
     store.reap(Reap::up_to(1)).await.unwrap();
     let queues = async || -> Vec<String> {
-        let rows = admin.query("SELECT DISTINCT queue FROM counts ORDER BY 1", &[]).await.unwrap();
-        rows.iter().map(|row| row.get(0)).collect()
+        let sql =
+            "SELECT DISTINCT queue FROM counts UNION SELECT DISTINCT queue || ' by kind' FROM kind_counts ORDER BY 1";
+        admin.query(sql, &[]).await.unwrap().iter().map(|row| row.get(0)).collect()
     };
-    assert_eq!(queues().await, ["gone", "kept"]);
+    assert_eq!(queues().await, ["gone", "gone by kind", "kept", "kept by kind"]);
     store.prune(Prune::keeping(Duration::from_secs(3600))).await.unwrap();
-    assert_eq!(queues().await, ["kept"]);
+    assert_eq!(queues().await, ["kept", "kept by kind"]);
     assert_eq!(count(&store, "kept", Status::Queued).await, 2);
 }
 

@@ -2,14 +2,16 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
-use steadfast::job::Status;
+use steadfast::job::{NewJob, Outcome, Status};
 use steadfast::store::postgres::PostgresStore;
-use steadfast::store::{JobStore, Reap, StatsRequest};
+use steadfast::store::{Cancel, Delete, JobStore, Prune, Reap, Redrive, Settle, StatsRequest};
 use tokio_postgres::Client;
 
-use crate::support::postgres::Cluster;
-use crate::work::{claim, count, enqueue, jobs, settle_all};
+use crate::changed::changed;
+use crate::support::postgres::{Cluster, MISCOUNTED};
+use crate::work::{checked, claim, count, enqueue, request, settle_all};
 
 type Counts = BTreeMap<String, u64>;
 
@@ -27,6 +29,18 @@ async fn recounted(admin: &Client) -> Counts {
     rows.iter().map(|row| (row.get(0), row.get::<_, i64>(1) as u64)).collect()
 }
 
+async fn assert_counted_by_kind(admin: &Client) {
+    let rows = admin.query(MISCOUNTED, &[]).await.unwrap();
+    let miscounted: Vec<String> = rows.iter().map(|row| row.get(0)).collect();
+    assert!(miscounted.is_empty(), "{miscounted:#?}");
+}
+
+/// Two kinds in turns.
+fn of_two_kinds(queue: &str, count: usize) -> Vec<NewJob> {
+    let job = |n: usize| checked(changed(request(queue), |request| request.kind = ["welcome", "report"][n % 2].into()));
+    (0..count).map(job).collect()
+}
+
 /// Rolls the changes up, as often as it takes a mark to get past them.
 async fn roll_up(store: &PostgresStore) {
     for _ in 0..3 {
@@ -40,12 +54,13 @@ async fn what_a_transaction_that_was_open_while_others_were_rolled_up_adds_is_co
     let (store, other) = (database.store().await, database.store().await);
     let (mut theirs, admin) = (database.admin().await, database.admin().await);
     let mut early = theirs.transaction().await.unwrap();
-    store.enqueue_in(&mut early, &jobs("default", 3)).await.unwrap();
+    store.enqueue_in(&mut early, &of_two_kinds("default", 3)).await.unwrap();
     enqueue(&store, "default", 5).await;
     let leases = store.claim(claim(4)).await.unwrap().leases;
     settle_all(&store, &leases).await.unwrap();
     roll_up(&store).await;
     assert_eq!(told(&store).await, recounted(&admin).await);
+    assert_counted_by_kind(&admin).await;
     early.commit().await.unwrap();
     // Seen by the one that had rolled up past it, rolled up by it, and seen by one that never has.
     assert_eq!(count(&store, "default", Status::Queued).await, 4);
@@ -54,6 +69,46 @@ async fn what_a_transaction_that_was_open_while_others_were_rolled_up_adds_is_co
     assert_eq!(loose, 0);
     assert_eq!(told(&store).await, recounted(&admin).await);
     assert_eq!(told(&other).await, recounted(&admin).await);
+    assert_counted_by_kind(&admin).await;
+}
+
+#[tokio::test]
+async fn every_verb_that_moves_jobs_counts_them_by_kind_and_all_kinds_together_are_what_stats_tells() {
+    let database = Cluster::shared().await.database().await;
+    let (store, admin) = (database.store().await, database.admin().await);
+    let mut ids = Vec::new();
+    for batch in [1, 30] {
+        let stored = store.enqueue(of_two_kinds("default", batch)).await.unwrap();
+        ids.extend(stored.into_iter().map(|one| one.job.id));
+        assert_counted_by_kind(&admin).await;
+    }
+    let leases = store.claim(claim(20)).await.unwrap().leases;
+    assert_counted_by_kind(&admin).await;
+    settle_all(&store, &leases[..8]).await.unwrap();
+    assert_counted_by_kind(&admin).await;
+    roll_up(&store).await;
+    let failed = leases[8..14].iter().map(|lease| Settle::new(lease.key(), Outcome::failed_permanently("e")));
+    store.settle(failed.collect()).await.unwrap();
+    assert_counted_by_kind(&admin).await;
+    admin.execute("UPDATE jobs SET attempts = max_attempts WHERE status = 'queued'", &[]).await.unwrap();
+    assert!(store.claim(claim(3)).await.unwrap().leases.is_empty(), "no attempt is left");
+    assert_counted_by_kind(&admin).await;
+    admin.execute("UPDATE jobs SET attempts = 0 WHERE status = 'queued'", &[]).await.unwrap();
+    store.cancel(Cancel::new(ids.clone())).await.unwrap();
+    assert_counted_by_kind(&admin).await;
+    store.redrive(Redrive::new(ids[20..].to_vec())).await.unwrap();
+    assert_counted_by_kind(&admin).await;
+    roll_up(&store).await;
+    store.delete(Delete::new(ids[..10].to_vec())).await.unwrap();
+    assert_counted_by_kind(&admin).await;
+    store.prune(Prune::keeping(Duration::ZERO).limit(1000)).await.unwrap();
+    roll_up(&store).await;
+    assert_counted_by_kind(&admin).await;
+    let sums =
+        "SELECT queue || ' ' || status, sum(n)::bigint FROM kind_counts GROUP BY queue, status HAVING sum(n) <> 0";
+    let sums = admin.query(sums, &[]).await.unwrap();
+    let sums: Counts = sums.iter().map(|row| (row.get(0), row.get::<_, i64>(1) as u64)).collect();
+    assert_eq!((sums, told(&store).await), (recounted(&admin).await, recounted(&admin).await));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -65,7 +120,7 @@ async fn no_change_is_lost_or_counted_twice_by_four_processes_that_roll_up_while
         moving.push(tokio::spawn(async move {
             let queue = ["a", "b"][n % 2];
             for _ in 0..25 {
-                enqueue(&*store, queue, 3).await;
+                store.enqueue(of_two_kinds(queue, 3)).await.unwrap();
                 let leases = store.claim(claim(2)).await.unwrap().leases;
                 settle_all(&*store, &leases).await.unwrap();
                 store.reap(Reap::up_to(10)).await.unwrap();
@@ -78,6 +133,7 @@ async fn no_change_is_lost_or_counted_twice_by_four_processes_that_roll_up_while
     for store in moving {
         stores.push(store.await.unwrap());
     }
+    assert_counted_by_kind(&database.admin().await).await;
     let truth = recounted(&database.admin().await).await;
     for store in stores {
         assert_eq!(told(&store).await, truth);

@@ -176,6 +176,7 @@ async fn rows(client: &Client) -> Vec<(String, Value)> {
         ("kinds", "kind"),
         ("paused_queues", "queue"),
         ("counts", "queue, status"),
+        ("kind_counts", "kind, queue, status"),
     ] {
         for row in
             client.query(&format!("SELECT to_jsonb(t)::text FROM {table} t ORDER BY {order}"), &[]).await.unwrap()

@@ -27,6 +27,23 @@ pub(crate) const PASSWORD: &str = "not-for-anybodys-eyes";
 pub(crate) const USER: &str = "steadfast";
 const TEMPLATE: &str = "steadfast_template";
 
+/// Counts by kind, queue and status, rolled up or not, that are not what a recount of the jobs says.
+pub(crate) const MISCOUNTED: &str = "
+    WITH changed AS (
+        SELECT d.kind, d.queue, side.status, side.n
+        FROM count_deltas d CROSS JOIN LATERAL (VALUES (d.was, -d.n), (d.is_now, d.n)) AS side(status, n)
+        WHERE side.status IS NOT NULL
+    ),
+    told AS (
+        SELECT kind, queue, status, sum(n) AS n
+        FROM (SELECT kind, queue, status, n FROM kind_counts UNION ALL SELECT * FROM changed) t
+        GROUP BY kind, queue, status HAVING sum(n) <> 0
+    ),
+    recounted AS (SELECT kind, queue, status::text, count(*) AS n FROM jobs GROUP BY kind, queue, status)
+    SELECT format('%s in %s, %s: %s told, %s there', kind, queue, status, told.n, recounted.n)
+    FROM told FULL JOIN recounted USING (kind, queue, status)
+    WHERE told.n IS DISTINCT FROM recounted.n";
+
 /// A schema in every test database whose `now()` stands still; see [`TestDatabase::held_clock`].
 pub(crate) const CLOCK_SCHEMA: &str = "held";
 

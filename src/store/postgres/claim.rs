@@ -32,9 +32,9 @@ dead AS (
         started_at = (SELECT a.started_at FROM SCHEMA.attempts a WHERE a.job_id = j.id ORDER BY a.seq DESC LIMIT 1)
     FROM told t
     WHERE j.id = t.id AND j.lease_token = t.token AND j.lease_expires_at IS NOT NULL
-    RETURNING j.queue
+    RETURNING j.queue, j.kind
 ),
-moved AS (SELECT d.queue, 'running' AS was, 'failed_permanent' AS is_now FROM dead d),
+moved AS (SELECT d.queue, d.kind, 'running' AS was, 'failed_permanent' AS is_now FROM dead d),
 COUNTED
 SELECT count(*) FROM dead";
 

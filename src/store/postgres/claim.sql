@@ -85,9 +85,9 @@ checked AS (
     GROUP BY (s.nth - 1) / $13
 ),
 moved AS (
-    SELECT s.queue, s.was, 'running' AS is_now FROM started s
+    SELECT s.queue, s.kind, s.was, 'running' AS is_now FROM started s
     UNION ALL
-    SELECT s.queue, s.was, 'failed_permanent' FROM spent s
+    SELECT s.queue, s.kind, s.was, 'failed_permanent' FROM spent s
 ),
 COUNTED
 -- Those without an attempt left come along, without a lease: they are logged.

@@ -1,4 +1,4 @@
-//! Counts per queue and status. Every transaction that moves jobs appends what it changed; no transaction waits for
+//! Counts per queue and status, and per kind as well. Every transaction that moves jobs appends what it changed; no transaction waits for
 //! another. Now and then the oldest changes are added up. Nothing ever counts jobs.
 //!
 //! Changes that are added up are deleted, and stay in the way for as long as some snapshot can see them. So a process
@@ -23,7 +23,7 @@ SELECT least((SELECT d.xid FROM SCHEMA.count_deltas d WHERE d.xid >= $1::text::x
              pg_snapshot_xmin(pg_current_snapshot()))::text";
 
 pub(super) const ROLL_UP: &str = "\
--- roll_up: the oldest changes of the counts → counts
+-- roll_up: the oldest changes of the counts → counts, kind_counts
 WITH oldest AS MATERIALIZED (
     SELECT d.ctid AS at
     FROM SCHEMA.count_deltas d
@@ -35,17 +35,30 @@ WITH oldest AS MATERIALIZED (
 taken AS (
     -- Where they were a moment ago: they are locked, and no change is ever changed.
     DELETE FROM SCHEMA.count_deltas d WHERE d.ctid = ANY (ARRAY(SELECT o.at FROM oldest o))
-    RETURNING d.queue, d.was, d.is_now, d.n
+    RETURNING d.queue, d.kind, d.was, d.is_now, d.n
+),
+summed AS MATERIALIZED (
+    SELECT t.kind, t.queue, side.status, sum(side.n) AS n
+    FROM taken t CROSS JOIN LATERAL (VALUES (t.was, -t.n), (t.is_now, t.n)) AS side(status, n)
+    WHERE side.status IS NOT NULL
+    GROUP BY t.kind, t.queue, side.status
+    HAVING sum(side.n) <> 0
 ),
 added AS (
     INSERT INTO SCHEMA.counts AS c (queue, status, n)
-    SELECT t.queue, side.status, sum(side.n)
-    FROM taken t CROSS JOIN LATERAL (VALUES (t.was, -t.n), (t.is_now, t.n)) AS side(status, n)
-    WHERE side.status IS NOT NULL
-    GROUP BY t.queue, side.status
-    HAVING sum(side.n) <> 0
-    ORDER BY t.queue, side.status
+    SELECT s.queue, s.status, sum(s.n)
+    FROM summed s
+    GROUP BY s.queue, s.status
+    HAVING sum(s.n) <> 0
+    ORDER BY s.queue, s.status
     ON CONFLICT (queue, status) DO UPDATE SET n = c.n + excluded.n
+),
+added_by_kind AS (
+    INSERT INTO SCHEMA.kind_counts AS c (kind, queue, status, n)
+    SELECT s.kind, s.queue, s.status, s.n
+    FROM summed s
+    ORDER BY s.kind, s.queue, s.status
+    ON CONFLICT (kind, queue, status) DO UPDATE SET n = c.n + excluded.n
 )
 SELECT count(*) FROM taken";
 

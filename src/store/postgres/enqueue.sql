@@ -17,8 +17,8 @@ stored AS (
     FROM told t
     -- The id as well: an earlier try of this call, whose answer was lost, may have stored it or may still be about to.
     ON CONFLICT DO NOTHING
-    RETURNING j.id, j.queue, j.run_at, j.created_at
+    RETURNING j.id, j.queue, j.kind, j.run_at, j.created_at
 ),
-moved AS (SELECT s.queue, NULL AS was, 'queued' AS is_now FROM stored s),
+moved AS (SELECT s.queue, s.kind, NULL AS was, 'queued' AS is_now FROM stored s),
 COUNTED
 SELECT s.id, s.run_at, s.created_at FROM stored s

@@ -7,9 +7,9 @@ WITH stored AS (
                                      now() + $8::bigint * interval '1 microsecond')),
             $9::bigint, $10::text, $11::uuid, now(), now())
     ON CONFLICT DO NOTHING
-    RETURNING j.id, j.queue, j.run_at, j.created_at
+    RETURNING j.id, j.queue, j.kind, j.run_at, j.created_at
 ),
-counted AS (INSERT INTO SCHEMA.count_deltas (queue, is_now, n) SELECT s.queue, 'queued', 1 FROM stored s)
+counted AS (INSERT INTO SCHEMA.count_deltas (queue, kind, is_now, n) SELECT s.queue, s.kind, 'queued', 1 FROM stored s)
 SELECT s.id, s.run_at, s.created_at,
        -- The notification that it carries, if it does. Delivered at commit.
        CASE WHEN $12::text IS NOT NULL THEN pg_catalog.pg_notify($13::text, $12) END

@@ -14,7 +14,7 @@ use crate::store::{Cancelled, Deleted, PerItem, Prune, Pruned, Redriven, StoreEr
 pub(super) const CANCEL: &str = "\
 -- cancel: queued, retrying → cancelled; running → flagged
 WITH was AS MATERIALIZED (
-    SELECT j.id, j.queue, j.status
+    SELECT j.id, j.queue, j.kind, j.status
     FROM unnest($1::uuid[]) AS t(id) JOIN SCHEMA.jobs j ON j.id = t.id
     ORDER BY j.id
     FOR UPDATE OF j
@@ -26,13 +26,13 @@ ended AS (
     SET status = 'cancelled', cancel_requested = true, lease_expires_at = NULL, finished_at = now(), died_at = now(),
         updated_at = now()
     FROM was w WHERE j.id = w.id AND w.status IN ('queued', 'retrying')
-    RETURNING j.queue, w.status AS was
+    RETURNING j.queue, j.kind, w.status AS was
 ),
 flagged AS (
     UPDATE SCHEMA.jobs j SET cancel_requested = true, updated_at = now()
     FROM was w WHERE j.id = w.id AND w.status = 'running'
 ),
-moved AS (SELECT e.queue, e.was, 'cancelled' AS is_now FROM ended e),
+moved AS (SELECT e.queue, e.kind, e.was, 'cancelled' AS is_now FROM ended e),
 COUNTED
 SELECT w.id, w.status FROM was w";
 
@@ -86,7 +86,7 @@ again AS (
     WHERE j.id = w.id AND w.status IN ('failed_permanent', 'cancelled')
     RETURNING JOB_COLUMNS, w.status AS was
 ),
-moved AS (SELECT a.queue, a.was, 'queued' AS is_now FROM again a),
+moved AS (SELECT a.queue, a.kind, a.was, 'queued' AS is_now FROM again a),
 COUNTED
 SELECT a.*, w.id AS asked, w.status AS stood FROM was w LEFT JOIN again a ON a.id = w.id";
 
@@ -122,7 +122,7 @@ pub(super) async fn redrive(core: &Core, ids: Vec<JobId>) -> PerItem<Redriven> {
 pub(super) const DELETE: &str = "\
 -- delete: succeeded, failed_permanent, cancelled → gone
 WITH was AS MATERIALIZED (
-    SELECT j.id, j.queue, j.status
+    SELECT j.id, j.queue, j.kind, j.status
     FROM unnest($1::uuid[]) AS t(id) JOIN SCHEMA.jobs j ON j.id = t.id
     ORDER BY j.id
     FOR UPDATE OF j
@@ -130,12 +130,12 @@ WITH was AS MATERIALIZED (
 gone AS (
     DELETE FROM SCHEMA.jobs j USING was w
     WHERE j.id = w.id AND w.status IN ('succeeded', 'failed_permanent', 'cancelled')
-    RETURNING w.id, w.queue, w.status
+    RETURNING w.id, w.queue, w.kind, w.status
 ),
 forgotten AS (
     DELETE FROM SCHEMA.attempts a USING gone g WHERE a.job_id = g.id
 ),
-moved AS (SELECT g.queue, g.status AS was, NULL AS is_now FROM gone g),
+moved AS (SELECT g.queue, g.kind, g.status AS was, NULL AS is_now FROM gone g),
 COUNTED
 SELECT w.id, w.status FROM was w";
 
@@ -169,7 +169,7 @@ WITH looked AS MATERIALIZED (
     LIMIT $2
 ),
 old AS MATERIALIZED (
-    SELECT j.id, j.queue, j.status
+    SELECT j.id, j.queue, j.kind, j.status
     FROM looked l JOIN SCHEMA.jobs j ON j.id = l.id
     WHERE j.finished_at <= now() - CASE j.status WHEN 'succeeded' THEN $3::bigint WHEN 'cancelled' THEN $4::bigint
                                                  ELSE $5::bigint END * interval '1 microsecond'
@@ -178,12 +178,12 @@ old AS MATERIALIZED (
 ),
 gone AS (
     DELETE FROM SCHEMA.jobs j USING old o WHERE j.id = o.id
-    RETURNING o.id, o.queue, o.status
+    RETURNING o.id, o.queue, o.kind, o.status
 ),
 forgotten AS (
     DELETE FROM SCHEMA.attempts a USING gone g WHERE a.job_id = g.id
 ),
-moved AS (SELECT g.queue, g.status AS was, NULL AS is_now FROM gone g),
+moved AS (SELECT g.queue, g.kind, g.status AS was, NULL AS is_now FROM gone g),
 COUNTED
 SELECT (SELECT count(*) FROM looked), (SELECT count(*) FROM gone),
        (SELECT l.id FROM looked l ORDER BY l.id DESC LIMIT 1),

@@ -26,7 +26,7 @@ settled AS (
     WHERE j.id = t.id AND j.lease_token = t.token AND coalesce(j.lease_expires_at, '-infinity') > '-infinity'
     RETURNING j.id, j.lease_token, j.queue, j.kind, j.priority, j.run_at, j.status, greatest(t.run_in_us, 0) AS wait_us
 ),
-moved AS (SELECT s.queue, 'running' AS was, s.status AS is_now FROM settled s),
+moved AS (SELECT s.queue, s.kind, 'running' AS was, s.status AS is_now FROM settled s),
 COUNTED
 -- Which were written, and which of them were cancelled, in one row, and a row for each that waits again: most do not.
 SELECT array_agg(s.id), array_agg(s.lease_token), NULL, NULL, NULL, NULL, NULL, NULL,

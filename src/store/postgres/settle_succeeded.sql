@@ -5,8 +5,8 @@ WITH settled AS (
         result = t.result, updated_at = now()
     FROM unnest($1::uuid[], $2::uuid[], $3::text[]) AS t(id, token, result)
     WHERE j.id = t.id AND j.lease_token = t.token AND coalesce(j.lease_expires_at, '-infinity') > '-infinity'
-    RETURNING j.id, j.lease_token, j.queue
+    RETURNING j.id, j.lease_token, j.queue, j.kind
 ),
-moved AS (SELECT s.queue, 'running' AS was, 'succeeded' AS is_now FROM settled s),
+moved AS (SELECT s.queue, s.kind, 'running' AS was, 'succeeded' AS is_now FROM settled s),
 COUNTED
 SELECT array_agg(s.id), array_agg(s.lease_token) FROM settled s

@@ -88,10 +88,17 @@ WITH RECURSIVE lane AS (
 SELECT f.queue, min(f.run_at), now() FROM (SELECT l.queue, l.run_at FROM lane l LIMIT $2) f GROUP BY f.queue";
 
 pub(super) const FORGET_EMPTY: &str = "\
--- forget_empty: counts of nothing, which queues leave behind that are no longer used
+-- forget_empty: counts of nothing, which queues and kinds leave behind that are no longer used
 WITH empty AS MATERIALIZED (
     -- What is being changed is left alone, so that nobody waits for anybody.
     SELECT c.queue, c.status FROM SCHEMA.counts c WHERE c.n = 0 LIMIT 10000 FOR UPDATE SKIP LOCKED
+),
+empty_kind AS MATERIALIZED (
+    SELECT c.kind, c.queue, c.status FROM SCHEMA.kind_counts c WHERE c.n = 0 LIMIT 10000 FOR UPDATE SKIP LOCKED
+),
+forgotten AS (
+    DELETE FROM SCHEMA.kind_counts c USING empty_kind e
+    WHERE c.kind = e.kind AND c.queue = e.queue AND c.status = e.status
 )
 DELETE FROM SCHEMA.counts c USING empty e WHERE c.queue = e.queue AND c.status = e.status";
 

@@ -128,18 +128,28 @@ CREATE TABLE SCHEMA.attempts (
 );
 CREATE INDEX attempts_job ON SCHEMA.attempts (job_id, seq);
 
--- Jobs per queue and status: what was rolled up, plus what changed since. No transaction waits for another here.
+-- Jobs per queue and status, and per kind, queue and status: what was rolled up, plus what changed since. No transaction
+-- waits for another here. `counts` is the sum of `kind_counts` over kinds, kept beside it so that reading it costs the same
+-- however many kinds there are (ADR 12).
 CREATE TABLE SCHEMA.counts (
     queue  text COLLATE "C" NOT NULL,
     status text COLLATE "C" NOT NULL,
     n      bigint NOT NULL,
     PRIMARY KEY (queue, status)
 ) WITH (fillfactor = 50);
+CREATE TABLE SCHEMA.kind_counts (
+    kind   text COLLATE "C" NOT NULL,
+    queue  text COLLATE "C" NOT NULL,
+    status text COLLATE "C" NOT NULL,
+    n      bigint NOT NULL,
+    PRIMARY KEY (kind, queue, status)
+) WITH (fillfactor = 50);
 -- One row for each transition in a transaction: `n` jobs went from `was` (null: are new) to `is_now` (null: are gone).
 CREATE TABLE SCHEMA.count_deltas (
     -- Who appended it: what a transaction that has ended appended is there, and nothing is added to it (ADR 12).
     xid    xid8 NOT NULL DEFAULT pg_catalog.pg_current_xact_id(),
     queue  text COLLATE "C" NOT NULL,
+    kind   text COLLATE "C" NOT NULL,
     was    text COLLATE "C",
     is_now text COLLATE "C",
     n      bigint NOT NULL
