@@ -13,6 +13,17 @@ use tempfile::TempDir;
 
 use crate::world::World;
 
+/// Counts by kind, queue and status that are not what a recount of the jobs says, and rows that count nothing.
+const MISCOUNTED: &str = "
+    WITH recounted AS (
+        SELECT kind, queue, sum(status = 'queued'), sum(status = 'running'), sum(status = 'retrying'),
+               sum(status = 'succeeded'), sum(status = 'failed_permanent'), sum(status = 'cancelled')
+        FROM jobs GROUP BY kind, queue
+    )
+    SELECT kind || ' in ' || queue
+    FROM (SELECT * FROM (SELECT * FROM counts EXCEPT SELECT * FROM recounted)
+          UNION SELECT * FROM (SELECT * FROM recounted EXCEPT SELECT * FROM counts))";
+
 pub(crate) struct SqliteWorld {
     store: Arc<SqliteStore>,
     clock: Arc<ManualClock>,
@@ -52,6 +63,16 @@ impl World for SqliteWorld {
 
     async fn advance(&self, by: Duration) {
         self.clock.advance(by);
+    }
+
+    /// The counts by kind are a recount.
+    async fn check_inside(&self) -> Result<(), String> {
+        let connection = Connection::open(&self.path).unwrap();
+        connection.busy_timeout(Duration::from_secs(30)).unwrap();
+        let mut statement = connection.prepare(MISCOUNTED).unwrap();
+        let miscounted: Vec<String> =
+            statement.query_map([], |row| row.get(0)).unwrap().collect::<Result<_, _>>().unwrap();
+        if miscounted.is_empty() { Ok(()) } else { Err(format!("counts that are no recount: {miscounted:?}")) }
     }
 
     async fn break_payload(&self, id: JobId) {

@@ -5,10 +5,14 @@ use std::time::Duration;
 use fastrand::Rng;
 use steadfast::job::{JobId, Lease, NewJob, Outcome};
 use steadfast::store::sqlite::SqliteStore;
-use steadfast::store::{Beat, Cancel, Delete, Extend, JobStore, ManualClock, Prune, Reap, Redrive, Settle};
+use steadfast::store::{
+    Beat, Cancel, Delete, Extend, JobStore, ManualClock, Prune, Reap, Redrive, Settle, StatsRequest,
+};
 
 use crate::changed::changed;
-use crate::jobs_file::{JobsFile, checked, claim_of, counted, enqueue_one, in_queue, told};
+use crate::jobs_file::{
+    JobsFile, assert_counted_by_kind, checked, claim, claim_of, counted, enqueue, enqueue_one, in_queue, told,
+};
 
 const STEPS: usize = 150;
 
@@ -24,6 +28,7 @@ async fn counts_equal_the_rows_after_every_step_of_a_random_mixture_of_verbs() {
         for step in 0..STEPS {
             let verb = mixture.step(&store, &clock).await;
             assert_eq!(told(&store).await, counted(&external), "seed {seed}, step {step}: {verb}");
+            assert_counted_by_kind(&external, &format!("seed {seed}, step {step}: {verb}"));
         }
         drop(store);
         let store = file.open_at(&clock);
@@ -32,19 +37,35 @@ async fn counts_equal_the_rows_after_every_step_of_a_random_mixture_of_verbs() {
 }
 
 #[tokio::test]
-async fn queues_that_are_no_longer_used_leave_no_counts_behind_once_pruned() {
+async fn queues_and_kinds_leave_no_counts_behind_when_their_last_job_is_deleted_or_pruned() {
     let file = JobsFile::new();
     let store = file.open();
     let external = file.external_connection();
     enqueue_one(&store, in_queue("kept")).await;
-    let gone = enqueue_one(&store, in_queue("gone")).await;
-    store.cancel(Cancel::new([gone])).await.unwrap();
-    store.delete(Delete::new([gone])).await.unwrap();
-    let queues =
-        || -> usize { external.query_row("SELECT count(DISTINCT queue) FROM counts", [], |row| row.get(0)).unwrap() };
-    assert_eq!(queues(), 2);
-    store.prune(Prune::keeping(Duration::from_secs(3600))).await.unwrap();
-    assert_eq!((queues(), told(&store).await), (1, counted(&external)));
+    let other_kind = || changed(in_queue("kept"), |job| job.kind = "other".into());
+    let gone = [enqueue_one(&store, in_queue("gone")).await, enqueue_one(&store, other_kind()).await];
+    store.cancel(Cancel::new(gone)).await.unwrap();
+    let rows = || -> usize { external.query_row("SELECT count(*) FROM counts", [], |row| row.get(0)).unwrap() };
+    assert_eq!(rows(), 3);
+    store.delete(Delete::new([gone[0]])).await.unwrap();
+    assert_eq!((rows(), told(&store).await), (2, counted(&external)));
+    store.prune(Prune::keeping(Duration::ZERO)).await.unwrap();
+    assert_eq!((rows(), told(&store).await), (1, counted(&external)));
+}
+
+/// Else a flood of made-up kinds would make every look at the counts slow.
+#[tokio::test]
+async fn stats_reads_none_of_the_counts_by_kind() {
+    let file = JobsFile::new();
+    let store = file.open();
+    let kinds = (0..1000).map(|n| checked(changed(in_queue("flood"), |job| job.kind = format!("kind-{n}"))));
+    enqueue(&store, kinds.collect()).await;
+    claim(&store, 10).await;
+    let (before, totals) = (told(&store).await, store.stats(StatsRequest::new()).await.unwrap().totals);
+    assert_eq!(before, counted(&file.external_connection()));
+    assert_counted_by_kind(&file.external_connection(), "a thousand kinds");
+    file.external_connection().execute_batch("DROP TABLE counts").unwrap();
+    assert_eq!((told(&store).await, store.stats(StatsRequest::new()).await.unwrap().totals), (before, totals));
 }
 
 struct Mixture {
@@ -107,10 +128,12 @@ impl Mixture {
 
     fn job(&mut self) -> NewJob {
         let queue = self.rng.choice(["mail", "images", "default"]).unwrap();
+        let kind = self.rng.choice(["welcome", "resize", "report"]).unwrap();
         // Few enough keys that many are known already.
-        let idempotency_key = self.rng.bool().then(|| format!("key-{}", self.rng.u8(0..40)));
+        let idempotency_key = self.rng.bool().then(|| format!("{kind}-{}", self.rng.u8(0..15)));
         let (priority, max_attempts) = (Some(self.rng.i64(10..15)), Some(self.rng.i64(1..4)));
         checked(changed(in_queue(queue), |job| {
+            job.kind = kind.into();
             job.idempotency_key = idempotency_key;
             job.priority = priority;
             job.max_attempts = max_attempts;

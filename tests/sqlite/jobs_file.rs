@@ -187,6 +187,22 @@ pub(crate) fn counted(connection: &Connection) -> Tally {
     rows.collect::<Result<_, _>>().unwrap()
 }
 
+/// The counts by kind and queue are a recount, and there is no row that counts nothing.
+pub(crate) fn assert_counted_by_kind(connection: &Connection, when: &str) {
+    let recount = "SELECT kind, queue, sum(status = 'queued'), sum(status = 'running'), sum(status = 'retrying'),
+                          sum(status = 'succeeded'), sum(status = 'failed_permanent'), sum(status = 'cancelled')
+                   FROM jobs GROUP BY kind, queue ORDER BY kind, queue";
+    let rows = |sql| {
+        let mut statement = connection.prepare(sql).unwrap();
+        let row = |row: &rusqlite::Row<'_>| {
+            let n = (2..8).map(|column| row.get(column)).collect::<Result<Vec<i64>, _>>()?;
+            Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?, n))
+        };
+        statement.query_map([], row).unwrap().collect::<Result<Vec<_>, _>>().unwrap()
+    };
+    assert_eq!(rows("SELECT * FROM counts ORDER BY kind, queue"), rows(recount), "{when}");
+}
+
 pub(crate) fn assert_sound(connection: &Connection) {
     let verdict: String = connection.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
     assert_eq!(verdict, "ok");

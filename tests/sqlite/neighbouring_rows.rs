@@ -6,7 +6,8 @@ use steadfast::store::{JobStore, Reap, Settle, Settled, Store};
 
 use crate::changed::changed;
 use crate::jobs_file::{
-    JobsFile, LEASE, checked, claim, claim_of, counted, enqueue, in_queue, job, job_with, jobs, told,
+    JobsFile, LEASE, assert_counted_by_kind, checked, claim, claim_of, counted, enqueue, in_queue, job, job_with, jobs,
+    told,
 };
 
 fn settles<'l>(leases: impl IntoIterator<Item = &'l LeaseKey>) -> Vec<Settle> {
@@ -57,6 +58,29 @@ async fn a_lease_lost_among_its_neighbours_is_lost_alone() {
     assert_eq!(answers(&*store, settles(&leases)).await, expected);
     assert_eq!(answers(&*store, settles([&again[0].key()])).await, [Settled::Recorded]);
     assert_eq!(told(&store).await, counted(&file.external_connection()));
+}
+
+#[tokio::test]
+async fn neighbours_of_several_kinds_and_queues_are_counted_by_their_own_also_when_one_of_them_is_lost() {
+    let file = JobsFile::new();
+    let (store, clock) = file.open_held();
+    let mixed = (0..12).map(|n| {
+        let queue = ["mail", "images"][n % 2];
+        checked(changed(in_queue(queue), |job| job.kind = ["welcome", "resize", "report"][n % 3].into()))
+    });
+    let ids = enqueue(&store, mixed.collect()).await;
+    let leases: Vec<_> = claim(&store, 12).await.iter().map(|lease| lease.key()).collect();
+    clock.advance(LEASE);
+    let aside = "UPDATE jobs SET lease_expires_at = lease_expires_at + 60000000 WHERE id <> ?1";
+    file.external_connection().execute(aside, [ids[4].as_uuid().as_bytes().as_slice()]).unwrap();
+    assert_eq!(store.reap(Reap::up_to(100)).await.unwrap().len(), 1);
+    let settled = answers(&*store, settles(&leases)).await;
+    assert_eq!(settled.iter().filter(|settled| **settled == Settled::Lost).count(), 1);
+    assert_counted_by_kind(&file.external_connection(), "one of them is lost");
+    assert_eq!(told(&store).await, counted(&file.external_connection()));
+    // Said once more, nothing is counted twice.
+    assert_eq!(answers(&*store, settles(&leases)).await, settled);
+    assert_counted_by_kind(&file.external_connection(), "said once more");
 }
 
 #[tokio::test]

@@ -10,10 +10,11 @@ use rusqlite::params;
 use super::attempts::archive_attempt;
 use super::due_jobs::{ByteBudget, Due, DueRow, due_jobs};
 use super::inbox::{Urgency, Verb};
+use super::lanes::Lane;
 use super::lease::{ClaimedRow, lease_token};
 use super::row::UuidBlob;
 use super::transaction::Tx;
-use crate::job::{ErrorText, Lease, LeaseToken, QueueName, Status};
+use crate::job::{ErrorText, Lease, LeaseToken, Status};
 use crate::planted::{Bug, planted};
 use crate::store::{Claim, Claimed, UnrunnableJob, WorkerFate};
 
@@ -73,7 +74,7 @@ fn start_all(
     let now = tx.now_micros();
     let mut starts = Vec::with_capacity(due.len());
     leases.reserve(due.len());
-    for DueRow { seq, queue, status, was_started, job, .. } in due {
+    for DueRow { seq, lane, status, was_started, job } in due {
         if was_started && !planted(Bug::CauseForgotten) {
             archive_attempt(tx, seq)?;
         }
@@ -81,14 +82,14 @@ fn start_all(
             Ok(job) if job.attempts < job.max_attempts => job,
             Ok(job) => {
                 let reason = format!("waiting although all {} attempts are used up", job.max_attempts);
-                unrunnable.push(dead_letter(tx, seq, &queue, status, &reason)?);
+                unrunnable.push(dead_letter(tx, seq, &lane, status, &reason)?);
                 continue;
             }
             Err(error) if planted(Bug::BadRowFailsClaim) => {
                 return Err(rusqlite::Error::ToSqlConversionFailure(error.into()));
             }
             Err(error) => {
-                unrunnable.push(dead_letter(tx, seq, &queue, status, &error.to_string())?);
+                unrunnable.push(dead_letter(tx, seq, &lane, status, &error.to_string())?);
                 continue;
             }
         };
@@ -96,8 +97,8 @@ fn start_all(
         let lease = job.timeout_ms.map_or(claim.lease, |ms| claim.lease.min(Duration::from_millis(ms)));
         let expires_at = now + lease.as_micros() as i64;
         starts.push((expires_at, if planted(Bug::JobLeasedTwice) { -1 } else { seq }));
-        tx.moved(queue.as_str(), Some(status), Some(Status::Running));
-        tx.claimed_rows().note(job.id, ClaimedRow { seq, claim_nonce: nonce, queue });
+        tx.moved(&lane, Some(status), Some(Status::Running));
+        tx.claimed_rows().note(job.id, ClaimedRow { seq, claim_nonce: nonce, lane });
         let token = lease_token(nonce, job.id);
         leases.push(Lease::granted(token, lease, job.started(claim.worker.clone(), now, expires_at)));
     }
@@ -119,19 +120,13 @@ fn write_starts(tx: &Tx<'_>, claim: &Claim, nonce: UuidBlob, mut starts: Vec<(i6
 }
 
 /// queued, retrying → failed_permanent, for a row that cannot be run.
-fn dead_letter(
-    tx: &mut Tx<'_>,
-    seq: i64,
-    queue: &QueueName,
-    from: Status,
-    reason: &str,
-) -> rusqlite::Result<UnrunnableJob> {
+fn dead_letter(tx: &mut Tx<'_>, seq: i64, lane: &Lane, from: Status, reason: &str) -> rusqlite::Result<UnrunnableJob> {
     let error = ErrorText::new(format!("cannot be run: {reason}"));
     let job = tx.statement(DEAD_LETTER)?.query_row(params![seq, error.as_str(), tx.now_micros()], |row| {
         let job_id = row.get::<_, UuidBlob>(0).map(|id| id.0.to_string()).unwrap_or_default();
         let (kind, attempts) = (row.get(1).unwrap_or_default(), row.get(2).unwrap_or_default());
         Ok(UnrunnableJob { job_id, kind, attempts, error: error.as_str().to_owned() })
     })?;
-    tx.moved(queue.as_str(), Some(from), Some(Status::FailedPermanent));
+    tx.moved(lane, Some(from), Some(Status::FailedPermanent));
     Ok(job)
 }

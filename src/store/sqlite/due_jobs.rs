@@ -32,7 +32,7 @@ ORDER BY run_at, id LIMIT ?7";
 /// A waiting row. What the counts must know stands beside the job, which may make no sense.
 pub(super) struct DueRow {
     pub(super) seq: i64,
-    pub(super) queue: QueueName,
+    pub(super) lane: Arc<Lane>,
     pub(super) status: Status,
     pub(super) was_started: bool,
     pub(super) job: Result<DueJob, Unreadable>,
@@ -216,7 +216,6 @@ impl<'l> NextOfLane<'l> {
     ) -> rusqlite::Result<bool> {
         let lane = self.lane;
         let names = LaneNames { kind: Kind::new(&lane.kind), queue: QueueName::new(&lane.queue) };
-        let queue = names.queue.clone().unwrap_or_else(|_| QueueName::unknown());
         let (run_at, id) = (self.behind.run_at, UuidBlob(self.behind.id));
         let now = tx.now_micros();
         let mut rows = statement.query(params![lane.queue, lane.kind, lane.priority, run_at, id, now, limit as i64])?;
@@ -237,7 +236,7 @@ impl<'l> NextOfLane<'l> {
             self.behind = position;
             due.push(DueRow {
                 seq: row.get(0)?,
-                queue: queue.clone(),
+                lane: lane.clone(),
                 // One of the two, or the index would not have named it.
                 status: if row.get_ref(3)?.as_str() == Ok("retrying") { Status::Retrying } else { Status::Queued },
                 was_started: row.get(4)?,

@@ -123,8 +123,8 @@ fn enqueue(tx: &mut Tx<'_>, job: &NewJob) -> rusqlite::Result<Enqueued> {
         // By its id: this very job was stored before.
         return Ok(Enqueued { created: true, job: stored_job(tx.connection(), job.id())? });
     }
-    tx.moved(job.queue().as_str(), None, Some(Status::Queued));
     let lane = Lane { queue: job.queue().text(), kind: job.kind().text(), priority: job.priority() };
+    tx.moved(&lane, None, Some(Status::Queued));
     tx.add_waiting(lane, Position { run_at, id: *job.id().as_uuid() });
     Ok(Enqueued { created: true, job: job.as_stored(timestamp(run_at), timestamp(now)) })
 }

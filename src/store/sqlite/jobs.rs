@@ -80,7 +80,7 @@ fn cancel(tx: &mut Tx<'_>, id: JobId) -> rusqlite::Result<Cancelled> {
     match status {
         Status::Queued | Status::Retrying => {
             tx.statement(CANCEL_WAITING)?.execute(params![seq, now])?;
-            tx.moved(&lane.queue, Some(status), Some(Status::Cancelled));
+            tx.moved(&lane, Some(status), Some(Status::Cancelled));
             tx.look_again([Arc::new(lane)])?;
             Ok(Cancelled::Now)
         }
@@ -122,7 +122,7 @@ fn redrive(tx: &mut Tx<'_>, id: JobId) -> rusqlite::Result<Redriven> {
         archive_attempt(tx, job.seq)?;
     }
     tx.statement(REDRIVE)?.execute(params![job.seq, tx.now_micros()])?;
-    tx.moved(&job.lane.queue, Some(job.status), Some(Status::Queued));
+    tx.moved(&job.lane, Some(job.status), Some(Status::Queued));
     tx.add_waiting(job.lane, Position { run_at: tx.now_micros(), id: *id.as_uuid() });
     Ok(job_with_id(tx.connection(), id)?.map_or(Redriven::NotFound, Redriven::Queued))
 }
@@ -146,14 +146,14 @@ fn delete(tx: &mut Tx<'_>, id: JobId) -> rusqlite::Result<Deleted> {
     if !job.status.is_terminal() && !planted(Bug::RunningDeleted) {
         return Ok(Deleted::NotFinished(job.status));
     }
-    erase(tx, job.seq, UuidBlob::from(id), &job.lane.queue, job.status)?;
+    erase(tx, job.seq, UuidBlob::from(id), &job.lane, job.status)?;
     Ok(Deleted::Gone)
 }
 
 /// finished → –, with all that belongs to the job. Also for `prune`.
-pub(super) fn erase(tx: &mut Tx<'_>, seq: i64, id: UuidBlob, queue: &str, status: Status) -> rusqlite::Result<()> {
+pub(super) fn erase(tx: &mut Tx<'_>, seq: i64, id: UuidBlob, lane: &Lane, status: Status) -> rusqlite::Result<()> {
     delete_attempts(tx, id)?;
     tx.statement("DELETE FROM jobs WHERE seq = ?1")?.execute([seq])?;
-    tx.moved(queue, Some(status), None);
+    tx.moved(lane, Some(status), None);
     Ok(())
 }

@@ -7,11 +7,13 @@
 //! `extend` comparing the nonce with the row's.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use uuid::Uuid;
 
+use super::lanes::Lane;
 use super::row::UuidBlob;
-use crate::job::{JobId, LeaseKey, LeaseToken, QueueName};
+use crate::job::{JobId, LeaseKey, LeaseToken};
 
 /// All but the bits that say which version of UUID it is, so that a token keeps looking like the random one it is.
 const CROSSED: u128 = !(0xf << 76 | 0x3 << 62);
@@ -45,7 +47,7 @@ pub(super) struct ClaimedRows(HashMap<JobId, ClaimedRow>);
 pub(super) struct ClaimedRow {
     pub(super) seq: i64,
     pub(super) claim_nonce: UuidBlob,
-    pub(super) queue: QueueName,
+    pub(super) lane: Arc<Lane>,
 }
 
 impl ClaimedRows {

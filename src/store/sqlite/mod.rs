@@ -24,6 +24,7 @@ mod attempts;
 mod build_flags;
 mod checkpoint;
 mod claim;
+mod counts;
 mod due_jobs;
 mod enqueue;
 mod enqueue_in;
@@ -44,6 +45,7 @@ mod owner;
 mod prune;
 #[cfg(test)]
 mod query_plans;
+mod queue_counts;
 mod queues;
 mod readers;
 mod reap;
@@ -66,6 +68,7 @@ pub use rusqlite::Connection;
 use self::checkpoint::Checkpointer;
 use self::open::OpenedFile;
 use self::owner::OwnerLock;
+use self::queue_counts::SharedCounts;
 use self::readers::Readers;
 use self::time::{StoreTime, adjust_at_open};
 use self::writer::Writer;
@@ -132,6 +135,7 @@ pub struct SqliteStore {
     _checkpointer: Checkpointer,
     readers: Readers,
     writer: Writer,
+    counts: SharedCounts,
     time: StoreTime,
     wake: Wake,
     retry_default: Arc<RetryPolicy>,
@@ -152,8 +156,9 @@ impl SqliteStore {
         let wake = Wake::default();
         adjust_at_open(&connection, time.now_micros()).map_err(|error| cannot_start(error.into()))?;
         let checkpoints = open::open_checkpointer(&path).map_err(|error| cannot_start(error.into()))?;
-        let writer =
-            Writer::start(connection, time.clone(), wake.clone()).map_err(|error| cannot_start(error.into()))?;
+        let counts = SharedCounts::read(&connection);
+        let writer = Writer::start(connection, time.clone(), wake.clone(), counts.clone())
+            .map_err(|error| cannot_start(error.into()))?;
         let checkpointer = Checkpointer::start(checkpoints, writer.inbox().clone(), writer.health().clone())
             .map_err(|error| cannot_start(error.into()))?;
         let owner = Arc::new(owner);
@@ -162,6 +167,7 @@ impl SqliteStore {
             _checkpointer: checkpointer,
             readers,
             writer,
+            counts,
             time,
             wake,
             retry_default: Arc::new(settings.retry_default),
@@ -247,8 +253,8 @@ impl JobStore for SqliteStore {
     }
 
     async fn stats(&self, request: StatsRequest) -> Result<Stats, StoreError> {
-        let now_micros = self.time.now_micros();
-        self.readers.read("stats", move |connection| stats::stats(connection, &request, now_micros)).await
+        let (counts, now_micros) = (self.counts.clone(), self.time.now_micros());
+        self.readers.read("stats", move |connection| stats::stats(connection, &counts, &request, now_micros)).await
     }
 }
 

@@ -6,6 +6,7 @@ use rusqlite::params;
 
 use super::inbox::{Urgency, Verb};
 use super::jobs::erase;
+use super::lanes::Lane;
 use super::row::UuidBlob;
 use super::transaction::Tx;
 use crate::job::{JobId, Status};
@@ -13,12 +14,12 @@ use crate::store::{Prune, Pruned};
 
 pub(super) const OLDEST: &str = "
 -- prune: the oldest jobs behind the last one looked at
-SELECT seq, id, queue, status, finished_at, created_at FROM jobs WHERE id > ?1 ORDER BY id LIMIT ?2";
+SELECT seq, id, queue, kind, priority, status, finished_at, created_at FROM jobs WHERE id > ?1 ORDER BY id LIMIT ?2";
 
 struct Candidate {
     seq: i64,
     id: UuidBlob,
-    queue: String,
+    lane: Lane,
     status: String,
     finished_at: Option<i64>,
     created_at: i64,
@@ -34,10 +35,6 @@ impl Verb for Prune {
     }
 
     fn apply(&mut self, tx: &mut Tx<'_>) -> rusqlite::Result<Pruned> {
-        if self.after.is_none() {
-            // Queues that are no longer used leave counts of nothing behind: once per pass, they are forgotten.
-            tx.statement("DELETE FROM counts WHERE n = 0")?.execute([])?;
-        }
         let after = self.after.map_or(uuid::Uuid::nil(), |id| *id.as_uuid());
         let candidates: Vec<Candidate> = tx
             .statement(OLDEST)?
@@ -45,10 +42,10 @@ impl Verb for Prune {
                 Ok(Candidate {
                     seq: row.get(0)?,
                     id: row.get(1)?,
-                    queue: row.get(2)?,
-                    status: row.get(3)?,
-                    finished_at: row.get(4)?,
-                    created_at: row.get(5)?,
+                    lane: Lane { queue: row.get(2)?, kind: row.get(3)?, priority: row.get(4)? },
+                    status: row.get(5)?,
+                    finished_at: row.get(6)?,
+                    created_at: row.get(7)?,
                 })
             })?
             .collect::<Result<_, _>>()?;
@@ -80,7 +77,7 @@ fn prune(prune: &Prune, tx: &mut Tx<'_>, job: &Candidate) -> rusqlite::Result<bo
     if finished_at > before(tx, keep) {
         return Ok(false);
     }
-    erase(tx, job.seq, job.id, &job.queue, status)?;
+    erase(tx, job.seq, job.id, &job.lane, status)?;
     Ok(true)
 }
 

@@ -45,7 +45,11 @@ impl Verb for SettleAll {
     fn apply(&mut self, tx: &mut Tx<'_>) -> rusqlite::Result<Self::Answer> {
         let recorded = match tx.on_item_error() {
             OnItemError::FailsAll => succeed_claimed_here(tx, &self.settles)?,
-            OnItemError::FailsItem => vec![false; self.settles.len()],
+            OnItemError::FailsItem => {
+                // Not by their rows, but forgotten like those: a row that is known to be claimed was never settled.
+                self.settles.iter().for_each(|settle| drop(tx.claimed_rows().take(settle.lease)));
+                vec![false; self.settles.len()]
+            }
         };
         let (look, end) = (tx.statement(NEWEST_ATTEMPT)?, end_statement(tx)?);
         let mut statements = SettleStatements { look, end, retry: RetryPolicies::or(&self.retry_default) };
@@ -92,17 +96,39 @@ fn succeed_claimed_here(tx: &mut Tx<'_>, settles: &[Settle]) -> rusqlite::Result
     let mut statement = tx.statement(SUCCEED)?;
     for run in successes.chunk_by(|a, b| {
         let (no_results, a, b) = (a.result.is_none() && b.result.is_none(), &a.row, &b.row);
-        no_results && a.seq + 1 == b.seq && a.claim_nonce == b.claim_nonce && a.queue == b.queue
+        no_results && a.seq + 1 == b.seq && a.claim_nonce == b.claim_nonce
     }) {
         let (Success { row, result, .. }, last) = (&run[0], &run[run.len() - 1].row);
         let result = result.map(Json::as_str);
         let written = statement.execute(params![row.seq, last.seq, row.claim_nonce, result, tx.now_micros()])?;
-        tx.moved_many(row.queue.as_str(), Some(Status::Running), Some(Status::Succeeded), written as i64);
-        if written == run.len() {
-            run.iter().for_each(|success| recorded[success.index] = true);
+        if written < run.len() {
+            count_written(tx, row, last.seq)?;
+            continue;
+        }
+        for success in run {
+            recorded[success.index] = true;
+            tx.moved(&success.row.lane, Some(Status::Running), Some(Status::Succeeded));
         }
     }
     Ok(recorded)
+}
+
+const WRITTEN: &str = "
+-- settle: what the statement for successes has written of a run
+SELECT queue, kind, priority, count(*) FROM jobs
+WHERE seq BETWEEN ?1 AND ?2 AND lease_token = ?3 AND status = 'succeeded'
+GROUP BY queue, kind, priority";
+
+/// Counts what was written of a run that some row was left out of. No other statement can have written these: see
+/// [`SettleAll`], which forgets each row that it settles.
+fn count_written(tx: &mut Tx<'_>, first: &ClaimedRow, last_seq: i64) -> rusqlite::Result<()> {
+    let mut statement = tx.statement(WRITTEN)?;
+    let mut rows = statement.query(params![first.seq, last_seq, first.claim_nonce])?;
+    while let Some(row) = rows.next()? {
+        let lane = Lane { queue: row.get(0)?, kind: row.get(1)?, priority: row.get(2)? };
+        tx.moved_many(&lane, Some(Status::Running), Some(Status::Succeeded), row.get(3)?);
+    }
+    Ok(())
 }
 
 /// Looked up once for a batch: the cache of statements hashes the whole text each time.
@@ -244,7 +270,7 @@ pub(super) fn end_attempt(
         to.to.is_terminal().then_some(now),
         matches!(to.to, Status::FailedPermanent | Status::Cancelled).then_some(now),
     ])?;
-    tx.moved(&ended.lane.queue, Some(Status::Running), Some(to.to));
+    tx.moved(&ended.lane, Some(Status::Running), Some(to.to));
     if let Some(run_at) = run_at
         && !planted(Bug::RetriesForgotten)
     {

@@ -1,11 +1,12 @@
-//! stats: jobs per queue and status, a page of queues and over all. From counts that are kept with every commit; how long
-//! jobs have waited is looked up for the queues of the page only.
+//! stats: jobs per queue and status, a page of queues and over all. From counts that are kept with every commit
+//! (`queue_counts`); how long jobs have waited is looked up for the queues of the page only.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
 use rusqlite::{Connection, OptionalExtension, ToSql};
 
+use super::queue_counts::{QueueCounts, SharedCounts};
 use crate::job::QueueName;
 use crate::job::limits::PRIORITY_MIN;
 use crate::store::{QueueStats, Stats, StatsRequest};
@@ -34,12 +35,23 @@ pub(super) const NEXT_IN_QUEUE: [&str; 2] = [
     next_in_queue!("kind > ?2", "kind, priority, run_at, id"),
 ];
 
-/// In one snapshot.
-pub(super) fn stats(connection: &Connection, request: &StatsRequest, now_micros: i64) -> rusqlite::Result<Stats> {
+/// Counts are those of the last commit, the rest is of one snapshot.
+pub(super) fn stats(
+    connection: &Connection,
+    counts: &SharedCounts,
+    request: &StatsRequest,
+    now_micros: i64,
+) -> rusqlite::Result<Stats> {
     let snapshot = connection.unchecked_transaction()?;
     let mut stats = match &request.only {
-        Some(only) => counts_of(&snapshot, only, request)?,
-        None => counts_of_all(&snapshot, request)?,
+        Some(only) => {
+            let paused = paused_of(&snapshot, only)?;
+            counts.with(&snapshot, |counts| counts_of(counts, only, &paused, request))?
+        }
+        None => {
+            let paused = paused_behind(&snapshot, request)?;
+            counts.with(&snapshot, |counts| counts_of_all(counts, paused, request))?
+        }
     };
     if request.ages {
         let share = (LANES_MAX / stats.queues.len().max(1)).max(1);
@@ -53,54 +65,42 @@ pub(super) fn stats(connection: &Connection, request: &StatsRequest, now_micros:
     Ok(stats)
 }
 
-/// A page of all queues.
-fn counts_of_all(snapshot: &Connection, request: &StatsRequest) -> rusqlite::Result<Stats> {
-    let after = request.after.as_ref().map_or("", |queue| queue.as_str());
-    let mut page: BTreeMap<String, QueueStats> = BTreeMap::new();
-    let mut counts =
-        snapshot.prepare_cached("SELECT queue, status, n FROM counts WHERE n > 0 AND queue > ?1 ORDER BY queue")?;
-    let mut rows = counts.query([after])?;
-    while let Some(row) = rows.next()? {
-        let name = row.get_ref(0)?.as_str().unwrap_or_default();
-        if page.len() > request.limit && !page.contains_key(name) {
-            break;
-        }
-        if let (Ok(_), Ok(status)) = (QueueName::new(name), row.get_ref(1)?.as_str().unwrap_or_default().parse()) {
-            page.entry(name.to_owned()).or_default().counts.insert(status, row.get(2)?);
-        }
-    }
+/// The paused queues behind the cursor, one more than a page of them.
+fn paused_behind(snapshot: &Connection, request: &StatsRequest) -> rusqlite::Result<Vec<QueueName>> {
     let mut paused =
         snapshot.prepare_cached("SELECT queue FROM paused_queues WHERE queue > ?1 ORDER BY queue LIMIT ?2")?;
     let one_more = i64::try_from(request.limit).unwrap_or(i64::MAX).saturating_add(1);
-    for name in paused.query_map((after, one_more), |row| row.get::<_, String>(0))? {
-        page.entry(name?).or_default().paused = true;
-    }
-    let named = page.into_iter().filter_map(|(name, queue)| Some((QueueName::new(name).ok()?, queue)));
-    let mut stats = cut(named.collect(), request);
-    let mut totals = snapshot.prepare_cached("SELECT status, sum(n) FROM counts WHERE n > 0 GROUP BY status")?;
-    for row in totals.query_map([], |row| Ok((row.get::<_, String>(0)?, row.get(1)?)))? {
-        let (status, n) = row?;
-        if let Ok(status) = status.parse() {
-            stats.totals.insert(status, n);
+    let names = paused.query_map((after(request), one_more), |row| row.get::<_, String>(0))?;
+    let names: Vec<String> = names.collect::<Result<_, _>>()?;
+    Ok(names.into_iter().filter_map(|name| QueueName::new(name).ok()).collect())
+}
+
+/// Which of the named queues are paused.
+fn paused_of(snapshot: &Connection, only: &[QueueName]) -> rusqlite::Result<HashSet<QueueName>> {
+    let mut statement = snapshot.prepare_cached("SELECT EXISTS (SELECT 1 FROM paused_queues WHERE queue = ?1)")?;
+    let mut paused = HashSet::new();
+    for name in only {
+        if statement.query_row([name.as_str()], |row| row.get(0))? {
+            paused.insert(name.clone());
         }
     }
-    Ok(stats)
+    Ok(paused)
+}
+
+/// A page of all queues.
+fn counts_of_all(counts: &QueueCounts, paused: Vec<QueueName>, request: &StatsRequest) -> Stats {
+    let mut page: BTreeMap<_, _> = counts.behind(after(request)).take(request.limit.saturating_add(1)).collect();
+    for name in paused {
+        page.entry(name).or_default().paused = true;
+    }
+    Stats { totals: counts.totals(), ..cut(page, request) }
 }
 
 /// The named queues.
-fn counts_of(snapshot: &Connection, only: &[QueueName], request: &StatsRequest) -> rusqlite::Result<Stats> {
+fn counts_of(counts: &QueueCounts, only: &[QueueName], paused: &HashSet<QueueName>, request: &StatsRequest) -> Stats {
     let mut found: BTreeMap<QueueName, QueueStats> = BTreeMap::new();
-    let mut counts = snapshot.prepare_cached("SELECT status, n FROM counts WHERE queue = ?1 AND n > 0")?;
-    let mut paused = snapshot.prepare_cached("SELECT EXISTS (SELECT 1 FROM paused_queues WHERE queue = ?1)")?;
     for name in only {
-        let mut queue = QueueStats::default();
-        for row in counts.query_map([name.as_str()], |row| Ok((row.get::<_, String>(0)?, row.get(1)?)))? {
-            let (status, n) = row?;
-            if let Ok(status) = status.parse() {
-                queue.counts.insert(status, n);
-            }
-        }
-        queue.paused = paused.query_row([name.as_str()], |row| row.get(0))?;
+        let queue = QueueStats { paused: paused.contains(name), counts: counts.of(name), ..QueueStats::default() };
         if queue != QueueStats::default() {
             found.insert(name.clone(), queue);
         }
@@ -110,7 +110,11 @@ fn counts_of(snapshot: &Connection, only: &[QueueName], request: &StatsRequest) 
         *totals.entry(*status).or_default() += n;
     }
     found.retain(|name, _| request.after.as_ref().is_none_or(|after| name > after));
-    Ok(Stats { totals, ..cut(found, request) })
+    Stats { totals, ..cut(found, request) }
+}
+
+fn after(request: &StatsRequest) -> &str {
+    request.after.as_ref().map_or("", |queue| queue.as_str())
 }
 
 /// The page of what was found behind the cursor.

@@ -1,10 +1,10 @@
 //! What a verb works with inside the writer's transaction: the connection, one "now" for all, and the counts it moves.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use rusqlite::{CachedStatement, Connection};
 
+use super::counts::{Moved, MovedCounts};
 use super::error::store_error;
 use super::known_lanes::KnownLanes;
 use super::lanes::{Lane, Position};
@@ -17,8 +17,7 @@ pub(super) struct Tx<'c> {
     connection: &'c Connection,
     now_micros: i64,
     on_item_error: OnItemError,
-    /// Per queue, how many more jobs there are in each status, in the order of [`Status::ALL`].
-    moved: HashMap<String, [i64; Status::ALL.len()]>,
+    moved: Moved,
     made_ready: bool,
     claimed_rows: &'c mut ClaimedRows,
     lanes: &'c mut KnownLanes,
@@ -46,7 +45,7 @@ impl<'c> Tx<'c> {
             connection,
             now_micros,
             on_item_error,
-            moved: HashMap::new(),
+            moved: Moved::default(),
             made_ready: false,
             claimed_rows,
             lanes,
@@ -110,23 +109,13 @@ impl<'c> Tx<'c> {
     }
 
     /// Keeps the counts: a job went from one status to another; `None` is outside of the store.
-    pub(super) fn moved(&mut self, queue: &str, from: Option<Status>, to: Option<Status>) {
-        self.moved_many(queue, from, to, 1);
+    pub(super) fn moved(&mut self, lane: &Lane, from: Option<Status>, to: Option<Status>) {
+        self.moved_many(lane, from, to, 1);
     }
 
     /// As [`Tx::moved`], for several that went the same way.
-    pub(super) fn moved_many(&mut self, queue: &str, from: Option<Status>, to: Option<Status>, count: i64) {
-        // Not `entry`: it would want a copy of the name for every job.
-        let moved = match self.moved.get_mut(queue) {
-            Some(known) => known,
-            None => self.moved.entry(queue.to_owned()).or_default(),
-        };
-        if let Some(from) = from {
-            moved[from as usize] -= count;
-        }
-        if let Some(to) = to {
-            moved[to as usize] += count;
-        }
+    pub(super) fn moved_many(&mut self, lane: &Lane, from: Option<Status>, to: Option<Status>, count: i64) {
+        self.moved.add(lane, from, to, count);
     }
 
     /// Somebody waiting for work should look.
@@ -169,18 +158,9 @@ impl<'c> Tx<'c> {
         Ok(answers)
     }
 
-    /// Writes the counts: a few rows per transaction, however many jobs moved. Part of every transaction.
-    pub(super) fn write_counts(&mut self) -> rusqlite::Result<()> {
-        let moved = std::mem::take(&mut self.moved);
-        let mut statement = self.statement(
-            "INSERT INTO counts (queue, status, n) VALUES (?1, ?2, ?3)
-             ON CONFLICT (queue, status) DO UPDATE SET n = n + excluded.n",
-        )?;
-        for (queue, moved) in moved {
-            for (status, by) in Status::ALL.into_iter().zip(moved).filter(|(_, by)| *by != 0) {
-                statement.execute((&queue, status.as_str(), by))?;
-            }
-        }
-        Ok(())
+    /// Writes the counts: a row for each kind and queue, however many jobs moved. Part of every transaction. Answers what
+    /// it wrote, for the sums in memory.
+    pub(super) fn write_counts(&mut self) -> rusqlite::Result<MovedCounts> {
+        std::mem::take(&mut self.moved).write(self.connection)
     }
 }

@@ -16,6 +16,7 @@ use super::health::WriterHealth;
 use super::inbox::{AnyRequest, Closed, Inbox, Request, Urgency, Verb};
 use super::known_lanes::KnownLanes;
 use super::lease::ClaimedRows;
+use super::queue_counts::SharedCounts;
 use super::time::{StoreTime, shift_times};
 use super::transaction::{OnItemError, Tx};
 use crate::planted::{Bug, planted};
@@ -35,7 +36,12 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    pub(super) fn start(connection: Connection, time: StoreTime, wake: Wake) -> std::io::Result<Self> {
+    pub(super) fn start(
+        connection: Connection,
+        time: StoreTime,
+        wake: Wake,
+        counts: SharedCounts,
+    ) -> std::io::Result<Self> {
         let (inbox, health) = (Arc::<Inbox>::default(), Arc::<WriterHealth>::default());
         let mut writer = WriterThread {
             connection,
@@ -46,6 +52,7 @@ impl Writer {
             syncs: None,
             claimed_rows: ClaimedRows::default(),
             lanes: KnownLanes::default(),
+            counts,
         };
         let thread = std::thread::Builder::new().name("steadfast-writer".into()).spawn(move || {
             let _ended = RefuseFurther { inbox: writer.inbox.clone(), health: writer.health.clone() };
@@ -128,6 +135,7 @@ struct WriterThread {
     syncs: Option<bool>,
     claimed_rows: ClaimedRows,
     lanes: KnownLanes,
+    counts: SharedCounts,
 }
 
 impl WriterThread {
@@ -237,11 +245,13 @@ impl WriterThread {
         for request in requests {
             request.apply(&mut tx)?;
         }
-        tx.write_counts()?;
+        let moved = tx.write_counts()?;
         let made_ready = tx.has_made_ready();
         drop(tx);
         self.lanes.debug_check(&self.connection)?;
         self.connection.execute_batch("COMMIT")?;
+        self.counts.add(moved.iter().map(|(key, by)| (&key.queue, by)));
+        self.counts.debug_check(&self.connection);
         self.lanes.end_transaction();
         if let Some(step) = step {
             self.time.adopt(step);

@@ -86,12 +86,18 @@ CREATE TABLE attempts (
 
 CREATE INDEX attempts_of_job ON attempts (job_id);
 
--- Jobs per queue and status, maintained with every commit, so that counting never scans.
+-- Jobs per kind, queue and status, maintained with every commit, so that counting never scans. A column for each status,
+-- so that a transition writes one row (ADR 13). A row goes with the last of its jobs. Sums over kinds are kept in memory.
 CREATE TABLE counts (
-    queue  TEXT    NOT NULL,
-    status TEXT    NOT NULL,
-    n      INTEGER NOT NULL,
-    PRIMARY KEY (queue, status)
+    kind             TEXT    NOT NULL,
+    queue            TEXT    NOT NULL,
+    queued           INTEGER NOT NULL,
+    running          INTEGER NOT NULL,
+    retrying         INTEGER NOT NULL,
+    succeeded        INTEGER NOT NULL,
+    failed_permanent INTEGER NOT NULL,
+    cancelled        INTEGER NOT NULL,
+    PRIMARY KEY (kind, queue)
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE paused_queues (
