@@ -11,9 +11,10 @@ const MAY_NAME: &[(&str, &[&str])] = &[
     ("store", &["job"]),
     ("queue", &["job", "store"]),
     ("worker", &["job", "store", "queue"]),
-    ("kinds", &["job", "queue", "worker"]),
+    ("outbound", &[]),
+    ("kinds", &["job", "queue", "worker", "outbound"]),
     ("api", &["job", "store", "queue", "kinds"]),
-    ("server", &["job", "store", "queue", "worker", "kinds", "api"]),
+    ("server", &["job", "store", "queue", "worker", "kinds", "api", "outbound"]),
 ];
 
 /// Crates that belong to one room.
@@ -23,6 +24,13 @@ const BELONGS_TO: &[(&str, &str)] = &[
     ("deadpool_postgres", "src/store/postgres/"),
     ("axum", "src/api/"),
     ("socket2", "src/api/"),
+    ("tokio_rustls", "src/outbound/"),
+    ("hyper_util::client", "src/outbound/"),
+    ("lettre", "src/kinds/mail/"),
+    ("image", "src/kinds/image/"),
+    ("fast_image_resize", "src/kinds/image/"),
+    ("webp", "src/kinds/image/"),
+    ("object_store", "src/kinds/image/"),
     ("clap", "src/server/"),
     ("anyhow", "src/server/"),
     ("tracing_subscriber", "src/server/"),

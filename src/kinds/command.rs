@@ -1,0 +1,1 @@
+//! Kinds that are local commands from the settings file.

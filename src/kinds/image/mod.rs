@@ -1,0 +1,1 @@
+//! `resize_image`: fetches, resizes, stores.

@@ -1,0 +1,1 @@
+//! `send_email`: mail over SMTP.

@@ -1,0 +1,1 @@
+//! Kinds whose jobs are calls to an endpoint, and `http_request`.

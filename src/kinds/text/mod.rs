@@ -1,0 +1,1 @@
+//! `summarize_text`: extractive summaries.

@@ -1,0 +1,19 @@
+//! The built-in kinds that do real work, against real servers on the loopback. Nothing here leaves the machine.
+
+#![allow(clippy::unwrap_used, reason = "what a test relies on may fail it")]
+
+mod commands;
+mod door;
+mod images;
+mod llm;
+mod mail;
+mod push;
+mod receiver;
+mod roles;
+mod s3;
+mod summaries;
+mod webhooks;
+mod world;
+
+#[path = "../support/mod.rs"]
+mod support;
