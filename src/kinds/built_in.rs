@@ -169,6 +169,30 @@ impl BuiltInKinds {
     }
 }
 
+impl BuiltInKinds {
+    /// Tries what a kind needs, without a job: a login, a file, a list of models. Fine for a kind that needs nothing.
+    pub async fn probe(&self, kind: &str) -> Result<(), String> {
+        match kind {
+            #[cfg(feature = "kinds-mail")]
+            SendEmail::KIND => match &self.mailer {
+                Some(mailer) => mailer.probe().await,
+                None => Ok(()),
+            },
+            #[cfg(feature = "kinds-image")]
+            ResizeImage::KIND => match &self.images {
+                Some(images) => images.probe().await,
+                None => Ok(()),
+            },
+            #[cfg(feature = "kinds-text")]
+            SummarizeText::KIND => match &self.summarizer {
+                Some(summarizer) => summarizer.probe().await,
+                None => Ok(()),
+            },
+            _ => Ok(()),
+        }
+    }
+}
+
 impl fmt::Debug for BuiltInKinds {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("BuiltInKinds").field(&self.names()).finish()

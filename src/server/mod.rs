@@ -24,5 +24,6 @@ mod program;
 mod roles;
 mod settings;
 mod stdio;
+mod webhooks;
 
 pub use program::{Role, role, steadfast};

@@ -18,7 +18,6 @@ pub(in crate::server) struct EndpointTable {
     pub(in crate::server) headers: Vec<(String, SecretText)>,
     pub(in crate::server) timeout: Option<Duration>,
     pub(in crate::server) max_in_flight: Option<usize>,
-    pub(in crate::server) trace: bool,
 }
 
 /// One secret, for URLs of these hosts.
@@ -38,8 +37,6 @@ struct EndpointKeys {
     headers: toml::Table,
     timeout_ms: Option<u64>,
     max_in_flight: Option<usize>,
-    #[serde(default)]
-    trace: bool,
 }
 
 #[derive(Debug, Deserialize)]
@@ -49,7 +46,7 @@ struct SecretKeys {
 }
 
 pub(super) fn endpoint(name: &str, table: toml::Table, reader: &ValueReader<'_>) -> Result<EndpointTable, String> {
-    only(&table, &["url", "secrets", "headers", "timeout_ms", "max_in_flight", "trace"])?;
+    only(&table, &["url", "secrets", "headers", "timeout_ms", "max_in_flight"])?;
     let keys: EndpointKeys = typed(table)?;
     let secret = |text: &String| reader.value(text, Literal::Secret);
     if keys.timeout_ms == Some(0) || keys.max_in_flight == Some(0) {
@@ -72,7 +69,6 @@ pub(super) fn endpoint(name: &str, table: toml::Table, reader: &ValueReader<'_>)
         headers: reader.values(&keys.headers).map_err(|problem| format!("headers: {problem}"))?,
         timeout: keys.timeout_ms.map(Duration::from_millis),
         max_in_flight: keys.max_in_flight,
-        trace: keys.trace,
     })
 }
 

@@ -61,7 +61,7 @@ rows! {
         "webhook_keep_response",
         "STEADFAST_WEBHOOK_KEEP_RESPONSE",
         "1024",
-        &Number { min: 0, max: 65_536 },
+        &Number { min: 0, max: 8_192 },
         "bytes of the receiver's answer that are kept with the job; 0: none",
     ).needs(HTTP);
     WEBHOOK_FINAL_STATUSES: Required<Statuses> = required(
