@@ -132,7 +132,7 @@ impl HostPattern {
         // Read as a URL is read, so that both are compared in one spelling.
         let target = Target::parse(&format!("https://{host}/")).map_err(|_| wrong())?;
         let is_only_a_host = !host.contains(['/', '?', '#', '@', '*']) && target.port() == 443 && !ends_with_port(host);
-        let name = without_dot(target.host()).to_owned();
+        let name = target.host().to_owned();
         let is_address = name.parse::<std::net::IpAddr>().is_ok();
         match below {
             _ if !is_only_a_host || name.is_empty() || (below && is_address) => Err(wrong()),
@@ -142,7 +142,6 @@ impl HostPattern {
     }
 
     fn matches(&self, host: &str) -> bool {
-        let host = without_dot(host);
         match self {
             Self::Exactly(name) => host == name,
             Self::Below(suffix) => host.len() > suffix.len() && host.ends_with(suffix),
@@ -152,10 +151,6 @@ impl HostPattern {
 
 fn ends_with_port(host: &str) -> bool {
     host.rsplit_once(':').is_some_and(|(_, port)| !port.ends_with(']'))
-}
-
-fn without_dot(host: &str) -> &str {
-    host.strip_suffix('.').unwrap_or(host)
 }
 
 /// All endpoints and secrets, by name.
@@ -231,14 +226,23 @@ mod tests {
     fn s43_a_secret_signs_for_its_hosts_and_for_no_other() {
         let hosts = ["hooks.shop.example", "*.tenant.example", "192.0.2.7"];
         for good in [
-            "https://hooks.shop.example/a", "http://HOOKS.shop.example:8080/", "https://a.tenant.example", "https://hooks.shop.example./",
-            "https://a.b.tenant.example", "https://192.0.2.7/",
+            "https://hooks.shop.example/a",
+            "http://HOOKS.shop.example:8080/",
+            "https://a.tenant.example",
+            "https://hooks.shop.example./",
+            "https://a.b.tenant.example",
+            "https://192.0.2.7/",
         ] {
             assert!(signs(&hosts, good), "{good}");
         }
         for bad in [
-            "https://shop.example", "https://x.hooks.shop.example", "https://tenant.example", "https://eviltenant.example",
-            "https://tenant.example.evil.example", "https://hooks.shop.example.evil.example", "https://192.0.2.70",
+            "https://shop.example",
+            "https://x.hooks.shop.example",
+            "https://tenant.example",
+            "https://eviltenant.example",
+            "https://tenant.example.evil.example",
+            "https://hooks.shop.example.evil.example",
+            "https://192.0.2.70",
         ] {
             assert!(!signs(&hosts, bad), "{bad}");
         }
@@ -247,7 +251,18 @@ mod tests {
     #[test]
     fn s43_a_secret_without_hosts_or_with_odd_ones_is_refused() {
         assert!(NamedSecret::new(KEY, []).is_err());
-        for bad in ["", "*", "*.", "*.*.example", "a.example/", "a.example:443", "a@b.example", "https://a.example", "*.192.0.2.7", "a.*.example"] {
+        for bad in [
+            "",
+            "*",
+            "*.",
+            "*.*.example",
+            "a.example/",
+            "a.example:443",
+            "a@b.example",
+            "https://a.example",
+            "*.192.0.2.7",
+            "a.*.example",
+        ] {
             assert!(NamedSecret::new(KEY, [bad]).is_err(), "{bad:?}");
         }
     }
@@ -261,7 +276,10 @@ mod tests {
         let shown = format!("{directory:?}");
         assert!(!shown.contains("canary") && !shown.contains(&KEY[6..]), "{shown}");
         for bad in ["", "a b", "ä", &"x".repeat(65)] {
-            assert!(Directory::new().with_endpoint(bad, Endpoint::new("http://a.example").unwrap()).is_err(), "{bad:?}");
+            assert!(
+                Directory::new().with_endpoint(bad, Endpoint::new("http://a.example").unwrap()).is_err(),
+                "{bad:?}"
+            );
         }
         assert!(Directory::new().with_secret(KEY, NamedSecret::new(KEY, ["a.example"]).unwrap()).is_err());
     }
