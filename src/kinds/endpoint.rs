@@ -132,7 +132,7 @@ impl HostPattern {
         // Read as a URL is read, so that both are compared in one spelling.
         let target = Target::parse(&format!("https://{host}/")).map_err(|_| wrong())?;
         let is_only_a_host = !host.contains(['/', '?', '#', '@', '*']) && target.port() == 443 && !ends_with_port(host);
-        let name = without_dot(target.host()).to_owned();
+        let name = target.host().to_owned();
         let is_address = name.parse::<std::net::IpAddr>().is_ok();
         match below {
             _ if !is_only_a_host || name.is_empty() || (below && is_address) => Err(wrong()),
@@ -142,7 +142,6 @@ impl HostPattern {
     }
 
     fn matches(&self, host: &str) -> bool {
-        let host = without_dot(host);
         match self {
             Self::Exactly(name) => host == name,
             Self::Below(suffix) => host.len() > suffix.len() && host.ends_with(suffix),
@@ -152,10 +151,6 @@ impl HostPattern {
 
 fn ends_with_port(host: &str) -> bool {
     host.rsplit_once(':').is_some_and(|(_, port)| !port.ends_with(']'))
-}
-
-fn without_dot(host: &str) -> &str {
-    host.strip_suffix('.').unwrap_or(host)
 }
 
 /// All endpoints and secrets, by name.

@@ -1,8 +1,8 @@
 //! What is kept of a receiver's answer: its first characters, made harmless. It goes into the job's result or error, and never
-//! into a log.
+//! into a log. Of a compressed body, `outbound` hands over only what it is called and its size.
 
 use http::HeaderMap;
-use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
+use http::header::CONTENT_TYPE;
 use serde::Serialize;
 
 /// 1 KiB: enough for a sentence or the start of a stack trace, little enough to keep for every attempt.
@@ -29,31 +29,15 @@ impl Excerpt {
     /// At most `max_bytes` of text; `hidden` are texts that we sent and a receiver may have echoed.
     pub(crate) fn new(headers: &HeaderMap, body: &[u8], cut: bool, max_bytes: usize, hidden: &[&str]) -> Self {
         let content_type = headers.get(CONTENT_TYPE).map(|value| printable(value.as_bytes(), CONTENT_TYPE_MAX_BYTES).0);
-        let (text, truncated) = match encoding(headers) {
-            Some(encoding) => (encoded(&encoding, body.len(), cut), cut),
-            None => {
-                let kept = &body[..body.len().min(max_bytes)];
-                let cut = cut || kept.len() < body.len();
-                let (text, too_long) = printable(if cut { without_half_a_character(kept) } else { kept }, usize::MAX);
-                let text = hide(text, hidden, cut);
-                let end = text.floor_char_boundary(max_bytes);
-                (text[..end].to_owned(), cut || too_long || end < text.len())
-            }
-        };
+        let kept = &body[..body.len().min(max_bytes)];
+        let cut = cut || kept.len() < body.len();
+        let (text, _) = printable(if cut { without_half_a_character(kept) } else { kept }, usize::MAX);
+        let mut text = hide(text, hidden, cut);
+        let end = text.floor_char_boundary(max_bytes);
+        let truncated = cut || end < text.len();
+        text.truncate(end);
         Self { content_type, text, truncated }
     }
-}
-
-/// Nothing is decompressed, so of a compressed body only the size is shown.
-fn encoding(headers: &HeaderMap) -> Option<String> {
-    let value = headers.get(CONTENT_ENCODING)?;
-    let name = printable(value.as_bytes(), 32).0;
-    (!name.trim().is_empty() && !name.trim().eq_ignore_ascii_case("identity")).then_some(name)
-}
-
-fn encoded(encoding: &str, bytes: usize, cut: bool) -> String {
-    let more = if cut { "more than " } else { "" };
-    format!("({encoding}, {more}{bytes} bytes)")
 }
 
 fn without_half_a_character(bytes: &[u8]) -> &[u8] {
@@ -83,7 +67,7 @@ fn printable(bytes: &[u8], max_bytes: usize) -> (String, bool) {
 }
 
 /// Replaces each of `hidden`; of a text that was cut, also a beginning of it at the end.
-fn hide(mut text: String, hidden: &[&str], cut: bool) -> String {
+pub(crate) fn hide(mut text: String, hidden: &[&str], cut: bool) -> String {
     for value in hidden.iter().filter(|value| value.len() >= HIDDEN_MIN_BYTES) {
         text = text.replace(value, HIDDEN);
         let beginnings = (HIDDEN_MIN_BYTES..value.len()).rev().filter_map(|end| value.get(..end));
@@ -119,16 +103,6 @@ mod tests {
         assert_eq!(excerpt(&"€".as_bytes()[..2], true, 1024, &[]).text, "");
         assert_eq!(excerpt(b"all of it", false, 9, &[]).text, "all of it");
         assert_eq!(excerpt(b"all of it", false, 0, &[]).text, "");
-    }
-
-    #[test]
-    fn a_compressed_body_is_only_measured() {
-        let mut headers = HeaderMap::new();
-        headers.insert(CONTENT_ENCODING, "gzip".parse().unwrap());
-        assert_eq!(Excerpt::new(&headers, &[0; 812], false, 1024, &[]).text, "(gzip, 812 bytes)");
-        assert_eq!(Excerpt::new(&headers, &[0; 812], true, 1024, &[]).text, "(gzip, more than 812 bytes)");
-        headers.insert(CONTENT_ENCODING, "identity".parse().unwrap());
-        assert_eq!(Excerpt::new(&headers, b"hello", false, 1024, &[]).text, "hello");
     }
 
     #[test]

@@ -59,7 +59,9 @@ impl Meaning {
         let said = said.map(|text| format!(": {text}")).unwrap_or_default();
         let took = seconds(answer.took);
         match self {
-            Self::Gone => JobError::permanent(format!("HTTP {status} after {took}, gone: the receiver asks to stop{said}")),
+            Self::Gone => {
+                JobError::permanent(format!("HTTP {status} after {took}, gone: the receiver asks to stop{said}"))
+            }
             Self::Final => JobError::permanent(format!("HTTP {status} after {took}, not retried{said}")),
             Self::Redirect => JobError::new(format!(
                 "HTTP {status} to another place after {took}: redirects are never followed, change the url"
