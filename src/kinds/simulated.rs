@@ -14,6 +14,9 @@ use crate::job::{JobId, Json};
 use crate::queue::Job;
 use crate::worker::{Completion, Context, HandlerOptions, JobError, StopReason, Worker};
 
+/// 1 s: whoever watches a demo should see the retry; some of the real kinds wait for hours.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+
 /// One step of a simulated job.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
@@ -79,7 +82,8 @@ async fn simulate<S: Send + Sync + 'static>(kind: Arc<str>, context: Context<S>)
         }
         tokio::time::sleep(step.takes).await;
         if draw(context.job_id(), context.attempt(), index) < step.fails {
-            return Err(JobError::new(format!("simulated {kind}: {} failed, as it sometimes does", step.name)));
+            let error = JobError::new(format!("simulated {kind}: {} failed, as it sometimes does", step.name));
+            return Err(error.retry_after(RETRY_AFTER));
         }
         let percent = (index + 1) * 100 / steps.len();
         context.progress(u8::try_from(percent).ok(), Some(step.name));
