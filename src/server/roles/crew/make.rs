@@ -101,6 +101,11 @@ impl Crew<'_> {
     async fn add_callers(&self, mut kinds: BuiltInKinds, listeners: &[SocketAddr]) -> Result<BuiltInKinds> {
         let Some(calls) = &self.calls else { return self.add_summarizer(kinds, None) };
         let clients = calls.clients(self.settings, listeners).await;
+        if self.duty != Duty::Requests {
+            for kind in [WebhookDelivery::KIND, HttpRequest::KIND, ResizeImage::KIND] {
+                crate::outbound::expect_kind(kind);
+            }
+        }
         let (guarded, trusted) = (&clients.guarded, &clients.trusted);
         let directory = &calls.directory;
         if self.is_ready(WebhookDelivery::KIND) {
