@@ -31,7 +31,7 @@ enum MetricType {
 use MetricType::{Counter, Gauge, Histogram};
 
 /// All but the depths, which are looked up at every scrape.
-const FAMILIES: [(&str, MetricType, &str); 11] = [
+const FAMILIES: [(&str, MetricType, &str); 12] = [
     ("worker_jobs_started_total", Counter, "Attempts that this process began, by kind."),
     ("worker_jobs_completed_total", Counter, "Attempts that this process ended, by kind and outcome."),
     ("worker_job_duration_seconds", Histogram, "How long an attempt ran in this process, by kind and outcome."),
@@ -41,6 +41,7 @@ const FAMILIES: [(&str, MetricType, &str); 11] = [
     ("leases_lost_total", Counter, "Heartbeats and outcomes for leases that were no longer held."),
     ("store_operation_seconds", Histogram, "How long a call of the store took, by verb."),
     ("store_batch_size", Histogram, "How many items a call of the store carried, by verb."),
+    ("llm_tokens_total", Counter, "Tokens that the language model's server counted, by direction."),
     ("http_requests_total", Counter, "Requests answered, by route, method and status."),
     ("http_request_duration_seconds", Histogram, "How long a request took, by route, method and status."),
 ];
