@@ -213,7 +213,7 @@ pub struct SummarizeText {
     /// The text to be summarized.
     #[schemars(length(min = 1))]
     pub text: String,
-    /// The longest summary, in words.
+    /// The longest summary, in words; 100 by default. In scripts without spaces, two characters count as one word.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 10_000))]
     pub max_words: Option<u32>,
@@ -316,9 +316,15 @@ impl ResizeImage {
 }
 
 impl SummarizeText {
-    /// Summarizes `text`, without a limit on the words.
+    /// Summarizes `text` in at most 100 words.
     pub fn new(text: impl Into<String>) -> Self {
         Self { text: text.into(), max_words: None }
+    }
+
+    /// Sets the longest summary, in words.
+    pub fn max_words(mut self, max_words: u32) -> Self {
+        self.max_words = Some(max_words);
+        self
     }
 }
 
@@ -355,6 +361,13 @@ impl Job for ResizeImage {
 
 impl Job for SummarizeText {
     const KIND: &'static str = "summarize_text";
+
+    /// Computed here it fails in no way that a retry helps: these are for a language model. 5 minutes: five answers of a
+    /// slow one.
+    fn defaults() -> KindDefaults {
+        let retry = RetryPolicy::spread(Duration::from_secs(1), Duration::from_secs(300));
+        KindDefaults::default().max_attempts(5).timeout_ms(300_000).retry(retry)
+    }
 }
 
 /// The declarations of all built-in kinds, for [`QueueBuilder::built_in_kinds`](crate::queue::QueueBuilder::built_in_kinds).
