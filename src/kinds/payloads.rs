@@ -165,16 +165,16 @@ pub struct ResizeImage {
     /// The URL of the image.
     #[schemars(length(min = 1, max = 2048), regex(pattern = r"^https?://"))]
     pub source_url: String,
-    /// The new width in pixels.
+    /// The width to fit into, in pixels.
     #[schemars(range(min = 1, max = 8192))]
     pub width: u32,
-    /// The new height in pixels.
+    /// The height to fit into, in pixels.
     #[schemars(range(min = 1, max = 8192))]
     pub height: u32,
-    /// How it is fitted into the new size.
+    /// How it is fitted into the new size; `contain` by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fit: Option<Fit>,
-    /// The format of the result.
+    /// The format of the result; by default that of the source, and PNG for a GIF.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub format: Option<ImageFormat>,
 }
@@ -184,9 +184,9 @@ pub struct ResizeImage {
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum Fit {
-    /// All of the image, smaller than the new size if the proportions differ.
+    /// All of the image, smaller than the new size if the proportions differ. Never enlarges.
     Contain,
-    /// Fills the new size, cropped if the proportions differ.
+    /// Fills the new size; if the proportions differ, the middle is kept.
     Cover,
     /// Stretched to the new size.
     Fill,
@@ -357,6 +357,13 @@ impl Job for SendEmail {
 
 impl Job for ResizeImage {
     const KIND: &'static str = "resize_image";
+
+    /// 5 attempts within some minutes: a source that is away longer mostly stays away. 120 s: 60 s to fetch, and time to
+    /// wait for a turn.
+    fn defaults() -> KindDefaults {
+        let retry = RetryPolicy::spread(Duration::from_secs(1), Duration::from_secs(300));
+        KindDefaults::default().max_attempts(5).timeout_ms(120_000).retry(retry)
+    }
 }
 
 impl Job for SummarizeText {
