@@ -5,7 +5,6 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::command::Command;
-use super::definitions;
 #[cfg(feature = "kinds-http")]
 use super::{HttpRequest, WebhookDelivery, push::HttpRequests, push::Push, webhook::Webhooks};
 #[cfg(feature = "kinds-image")]
@@ -15,6 +14,8 @@ use super::{SendEmail, mail::Mailer};
 #[cfg(feature = "kinds-text")]
 use super::{SummarizeText, text::Summarizer};
 use crate::job::{Json, Kind};
+#[cfg(feature = "kinds-http")]
+use crate::outbound::Policy;
 use crate::queue::{BuiltInKind, Job, KindError};
 use crate::worker::{HandlerOptions, JobError, Worker};
 
@@ -44,6 +45,9 @@ pub struct BuiltInKinds {
     http_requests: Option<Arc<HttpRequests>>,
     #[cfg(feature = "kinds-http")]
     pushes: Vec<(Kind, Arc<Push>)>,
+    /// Checks URLs of kinds that have no value here.
+    #[cfg(feature = "kinds-http")]
+    policy: Option<Policy>,
     #[cfg(feature = "kinds-mail")]
     mailer: Option<Arc<Mailer>>,
     #[cfg(feature = "kinds-image")]
@@ -80,6 +84,13 @@ impl BuiltInKinds {
         self
     }
 
+    /// Checks URLs in payloads by this policy, also of kinds that others run.
+    #[cfg(feature = "kinds-http")]
+    pub fn policy(mut self, policy: impl Into<Option<Policy>>) -> Self {
+        self.policy = policy.into();
+        self
+    }
+
     /// Runs `send_email`.
     #[cfg(feature = "kinds-mail")]
     pub fn mailer(mut self, mailer: Mailer) -> Self {
@@ -87,7 +98,7 @@ impl BuiltInKinds {
         self
     }
 
-    /// Runs `resize_image`.
+    /// Runs `resize_image`. Set a [`policy`](Self::policy), too, so that URLs are checked when jobs are enqueued.
     #[cfg(feature = "kinds-image")]
     pub fn images(mut self, images: ImageResizer) -> Self {
         self.images = Some(Arc::new(images));
@@ -143,7 +154,7 @@ impl BuiltInKinds {
         Ok(declared.collect())
     }
 
-    /// Checks a payload by what its kind asks for beyond its schema. Fine for any kind that it does not run.
+    /// Checks a payload by what its kind asks for beyond its schema. Fine where it knows no rules.
     pub fn check(&self, kind: &str, payload: &Json) -> Result<(), String> {
         let _ = payload;
         match kind {
@@ -158,10 +169,10 @@ impl BuiltInKinds {
                 None => Ok(()),
             },
             #[cfg(feature = "kinds-mail")]
-            SendEmail::KIND if self.mailer.is_some() => super::mail::check(&decoded(payload)?),
+            SendEmail::KIND => super::mail::check(&decoded(payload)?),
             #[cfg(feature = "kinds-image")]
-            ResizeImage::KIND => match &self.images {
-                Some(images) => images.check(&decoded(payload)?),
+            ResizeImage::KIND => match &self.policy {
+                Some(policy) => super::image::check(&decoded(payload)?, policy),
                 None => Ok(()),
             },
             _ => Ok(()),

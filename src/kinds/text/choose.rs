@@ -17,9 +17,7 @@ pub(super) fn choose(importance: &[f64], words: &[usize], similarities: &Similar
     let mut length = 0;
     while length * 100 < max_words * FULL_ENOUGH_PERCENT {
         left.retain(|&sentence| length + words[sentence] <= max_words);
-        let value = |sentence: usize| {
-            (1.0 - REPETITION) * importance[sentence] / most - REPETITION * repeats[sentence]
-        };
+        let value = |sentence: usize| (1.0 - REPETITION) * importance[sentence] / most - REPETITION * repeats[sentence];
         // Of equals the first: `max_by` would take the last.
         let best = left.iter().copied().enumerate().rev().max_by(|(_, a), (_, b)| value(*a).total_cmp(&value(*b)));
         let Some((at, best)) = best else {

@@ -25,7 +25,7 @@ const REQUESTS_GRACE_MAX: Duration = Duration::from_secs(5);
 pub(in crate::server) async fn run(settings: &Settings) -> Result<()> {
     let signals = Signals::listen()?;
     crate::api::metrics::install();
-    let crew = Crew::new(settings, Duty::Requests)?;
+    let mut crew = Crew::new(settings, Duty::Requests)?;
     let queue = open::queue(settings, crew.declarations()?).await?;
     let listener = bind(settings, &queue).await?;
     crew.ready(&[listener.local_addr()?]).await?;
@@ -39,7 +39,7 @@ pub(in crate::server) async fn run(settings: &Settings) -> Result<()> {
 pub(in crate::server) async fn serve_all(settings: &Settings) -> Result<()> {
     let signals = Signals::listen()?;
     crate::api::metrics::install();
-    let crew = Crew::new(settings, Duty::Everything)?;
+    let mut crew = Crew::new(settings, Duty::Everything)?;
     let queue = open::queue(settings, crew.declarations()?).await?;
     let listener = bind(settings, &queue).await?;
     let address = listener.local_addr()?;

@@ -18,10 +18,9 @@ pub(in crate::server) async fn run(settings: &Settings) -> Result<()> {
     }
     #[cfg(feature = "api")]
     crate::api::metrics::install();
-    let crew = Crew::new(settings, Duty::Jobs)?;
-    let missing = banner::missing(crew.states());
+    let mut crew = Crew::new(settings, Duty::Jobs)?;
     if !crew.runs_anything() {
-        let why = missing.unwrap_or_else(|| "every kind is left to other workers".into());
+        let why = banner::missing(crew.states()).unwrap_or_else(|| "every kind is left to other workers".into());
         return Err(SettingsError(format!("there is nothing this worker could run: {why}")).into());
     }
     let queue = open::queue(settings, crew.declarations()?).await?;
@@ -29,7 +28,7 @@ pub(in crate::server) async fn run(settings: &Settings) -> Result<()> {
     let kinds = crew.ready(&probes.addresses()?).await?;
     let background = BackgroundWork::workers(settings, &queue, &crew, &kinds);
     let probes = probes.start(settings, &queue, &background)?;
-    if let Some(missing) = missing {
+    if let Some(missing) = banner::missing(crew.states()) {
         print_line(&format!("left to other workers: {missing}"));
     }
     for line in crew.outbound_lines() {

@@ -15,7 +15,8 @@ use crate::server::settings::{OutboundSettings, RequestTargets, Settings, Settin
 /// 5 s to look up where the database is: it has just been connected to.
 const DATABASE_LOOKUP_MAX: Duration = Duration::from_secs(5);
 
-/// The parts of both clients.
+/// The parts of both clients. Cheap to clone.
+#[derive(Clone)]
 pub(super) struct Calls {
     pub(super) policy: Policy,
     roots: Roots,

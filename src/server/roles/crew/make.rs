@@ -5,12 +5,25 @@ use std::net::SocketAddr;
 use anyhow::Result;
 
 use super::Crew;
+#[cfg(feature = "kinds-http")]
+use super::calls::{Calls, Clients};
 use super::state::{Duty, State};
-use crate::job::Kind;
 use crate::kinds::command::{Command, CommandSettings};
+#[cfg(feature = "kinds-http")]
+use crate::kinds::push::{HttpRequests, HttpTargets, Push};
+#[cfg(feature = "kinds-text")]
+use crate::kinds::text::{Summarizer, TextSettings};
+#[cfg(feature = "kinds-http")]
+use crate::kinds::webhook::Webhooks;
 use crate::kinds::{BuiltInKinds, HttpRequest, ResizeImage, SendEmail, SummarizeText, WebhookDelivery};
+#[cfg(feature = "kinds-http")]
+use crate::outbound::Outbound;
 use crate::queue::Job;
+#[cfg(feature = "kinds-mail")]
+use crate::server::settings::OnAmbiguous;
 use crate::server::settings::{CommandTable, RequestTargets, Settings, SettingsError, sqlite_path};
+#[cfg(feature = "kinds-http")]
+use crate::server::settings::{LlmFallback, WebhookSettings};
 
 impl Crew<'_> {
     /// Whether the settings suffice for a kind.
@@ -84,8 +97,16 @@ impl Crew<'_> {
         self.states.iter().any(|known| known.kind == kind && matches!(known.state, State::Ready(_)))
     }
 
+    /// What was ready turned out not to be.
+    #[cfg(feature = "kinds-image")]
+    fn lacks(&mut self, kind: &str, needs: &str) {
+        for known in self.states.iter_mut().filter(|known| known.kind == kind) {
+            known.state = State::Missing(needs.into());
+        }
+    }
+
     /// The kinds that this process runs. An API process makes those that have rules for payloads.
-    pub(super) async fn make(&self, listeners: &[SocketAddr]) -> Result<BuiltInKinds> {
+    pub(super) async fn make(&mut self, listeners: &[SocketAddr]) -> Result<BuiltInKinds> {
         let kinds = self.add_callers(BuiltInKinds::new(), listeners).await?;
         if self.duty == Duty::Requests {
             return Ok(kinds);
@@ -97,21 +118,21 @@ impl Crew<'_> {
             .try_fold(kinds, |kinds, table| Ok(kinds.command(table.definition.kind.clone(), command(table)?)))
     }
 
+    /// Kinds that call other servers, and summaries, which may.
     #[cfg(feature = "kinds-http")]
-    async fn add_callers(&self, mut kinds: BuiltInKinds, listeners: &[SocketAddr]) -> Result<BuiltInKinds> {
-        let Some(calls) = &self.calls else { return self.add_summarizer(kinds, None) };
-        let clients = calls.clients(self.settings, listeners).await;
-        if self.duty != Duty::Requests {
-            for kind in [WebhookDelivery::KIND, HttpRequest::KIND, ResizeImage::KIND] {
-                crate::outbound::expect_kind(kind);
-            }
-        }
-        let (guarded, trusted) = (&clients.guarded, &clients.trusted);
-        let directory = &calls.directory;
+    async fn add_callers(&mut self, mut kinds: BuiltInKinds, listeners: &[SocketAddr]) -> Result<BuiltInKinds> {
+        let runs = self.duty != Duty::Requests;
+        let Some(calls) = self.calls.clone() else {
+            #[cfg(feature = "kinds-text")]
+            let kinds = if runs { self.add_summarizer(kinds, TextSettings::new()) } else { kinds };
+            return Ok(kinds);
+        };
+        let Clients { guarded, trusted } = calls.clients(self.settings, listeners).await;
+        let Calls { gate, directory, .. } = calls;
         if self.is_ready(WebhookDelivery::KIND) {
             let settings = webhook_settings(&self.settings.built_in.webhook);
             let (guarded, trusted) = (guarded.clone(), trusted.clone());
-            kinds = kinds.webhooks(Webhooks::new(settings, guarded, trusted, calls.gate.clone(), directory.clone()));
+            kinds = kinds.webhooks(Webhooks::new(settings, guarded, trusted, gate.clone(), directory.clone()));
         }
         if self.is_ready(HttpRequest::KIND) {
             let targets = match self.settings.built_in.request_targets {
@@ -119,34 +140,36 @@ impl Crew<'_> {
                 RequestTargets::Any => HttpTargets::Any,
             };
             let (guarded, trusted) = (guarded.clone(), trusted.clone());
-            kinds = kinds.http_requests(HttpRequests::new(
-                targets,
-                guarded,
-                trusted,
-                calls.gate.clone(),
-                directory.clone(),
-            ));
+            kinds = kinds.http_requests(HttpRequests::new(targets, guarded, trusted, gate.clone(), directory.clone()));
         }
-        if self.duty == Duty::Requests {
+        kinds = kinds.policy(guarded.policy().cloned());
+        if !runs {
             return Ok(kinds);
+        }
+        for kind in [WebhookDelivery::KIND, HttpRequest::KIND, ResizeImage::KIND] {
+            crate::outbound::expect_kind(kind);
         }
         for kind in &self.settings.declarations.kinds {
             // That there is such an endpoint was checked when the file was read.
             if let Some(endpoint) = kind.push.as_ref().and_then(|name| directory.endpoint(name)) {
-                let push = Push::new(endpoint.clone(), trusted.clone(), calls.gate.clone());
+                let push = Push::new(endpoint.clone(), trusted.clone(), gate.clone());
                 kinds = kinds.push(kind.definition.kind.clone(), push);
             }
         }
-        let kinds = self.add_images(kinds, guarded, trusted)?;
-        self.add_summarizer(kinds, Some(trusted))
+        let kinds = self.add_images(kinds, &guarded, &trusted)?;
+        #[cfg(feature = "kinds-text")]
+        let kinds = self.add_summarizer(kinds, text_settings(self.settings, &trusted)?);
+        Ok(kinds)
     }
 
     #[cfg(not(feature = "kinds-http"))]
-    async fn add_callers(&self, kinds: BuiltInKinds, _: &[SocketAddr]) -> Result<BuiltInKinds> {
-        match self.duty {
-            Duty::Requests => Ok(kinds),
-            Duty::Everything | Duty::Jobs => self.add_summarizer(kinds),
-        }
+    async fn add_callers(&mut self, kinds: BuiltInKinds, _: &[SocketAddr]) -> Result<BuiltInKinds> {
+        #[cfg(feature = "kinds-text")]
+        let kinds = match self.duty {
+            Duty::Requests => kinds,
+            Duty::Everything | Duty::Jobs => self.add_summarizer(kinds, TextSettings::new()),
+        };
+        Ok(kinds)
     }
 
     #[cfg(feature = "kinds-mail")]
@@ -185,34 +208,75 @@ impl Crew<'_> {
     }
 
     #[cfg(feature = "kinds-image")]
-    fn add_images(&self, kinds: BuiltInKinds, guarded: &Outbound, trusted: &Outbound) -> Result<BuiltInKinds> {
-        Ok(kinds)
+    fn add_images(&mut self, kinds: BuiltInKinds, guarded: &Outbound, trusted: &Outbound) -> Result<BuiltInKinds> {
+        use crate::kinds::image::ImageResizer;
+        let image = &self.settings.built_in.image;
+        let Some(store) = image_store(self.settings).filter(|_| self.is_ready(ResizeImage::KIND)) else {
+            return Ok(kinds);
+        };
+        let wrong = |error| SettingsError(format!("{}: {error}", ResizeImage::KIND));
+        let settings = image_settings(image, &store).map_err(wrong)?;
+        match ImageResizer::new(settings, guarded.clone(), trusted.clone()) {
+            Ok(images) => Ok(kinds.images(images)),
+            Err(error) if image.store.is_some() => Err(wrong(error).into()),
+            // Nobody asked for that directory, so nobody is stopped by it.
+            Err(error) => {
+                tracing::warn!("{}: {error}; set STEADFAST_IMAGE_STORE", ResizeImage::KIND);
+                self.lacks(ResizeImage::KIND, "set STEADFAST_IMAGE_STORE");
+                Ok(kinds)
+            }
+        }
     }
 
     #[cfg(all(feature = "kinds-http", not(feature = "kinds-image")))]
-    fn add_images(&self, kinds: BuiltInKinds, _: &Outbound, _: &Outbound) -> Result<BuiltInKinds> {
+    fn add_images(&mut self, kinds: BuiltInKinds, _: &Outbound, _: &Outbound) -> Result<BuiltInKinds> {
         Ok(kinds)
     }
 
-    #[cfg(all(feature = "kinds-text", feature = "kinds-http"))]
-    fn add_summarizer(&self, kinds: BuiltInKinds, trusted: Option<&Outbound>) -> Result<BuiltInKinds> {
-        Ok(kinds)
+    #[cfg(feature = "kinds-text")]
+    fn add_summarizer(&self, kinds: BuiltInKinds, settings: TextSettings) -> BuiltInKinds {
+        if self.is_ready(SummarizeText::KIND) { kinds.summarizer(Summarizer::new(settings)) } else { kinds }
     }
+}
 
-    #[cfg(all(feature = "kinds-text", not(feature = "kinds-http")))]
-    fn add_summarizer(&self, kinds: BuiltInKinds) -> Result<BuiltInKinds> {
-        Ok(kinds)
+#[cfg(all(feature = "kinds-text", feature = "kinds-http"))]
+fn text_settings(settings: &Settings, trusted: &Outbound) -> Result<TextSettings, SettingsError> {
+    use crate::kinds::text;
+    let Some(llm) = &settings.built_in.llm else { return Ok(TextSettings::new()) };
+    let wrong = |error| SettingsError(format!("{}: {error}", SummarizeText::KIND));
+    let mut model = text::LlmSettings::new(&llm.url, &llm.model)
+        .map_err(wrong)?
+        .timeout(llm.timeout)
+        .max_input_chars(llm.max_input_chars)
+        .fallback(match llm.fallback {
+            LlmFallback::None => text::LlmFallback::None,
+            LlmFallback::Extractive => text::LlmFallback::Extractive,
+        });
+    if let Some(key) = &llm.api_key {
+        model = model.api_key(key).map_err(wrong)?;
     }
+    Ok(TextSettings::new().llm(model, trusted.clone()))
+}
 
-    #[cfg(all(not(feature = "kinds-text"), feature = "kinds-http"))]
-    fn add_summarizer(&self, kinds: BuiltInKinds, _: Option<&Outbound>) -> Result<BuiltInKinds> {
-        Ok(kinds)
+#[cfg(feature = "kinds-image")]
+fn image_settings(
+    image: &crate::server::settings::ImageSettings,
+    store: &str,
+) -> Result<crate::kinds::image::ImageSettings, crate::kinds::image::ImageSetupError> {
+    use crate::kinds::image::{ImageSettings, ImageStoreSettings};
+    let mut store = ImageStoreSettings::parse(store)?;
+    if let ImageStoreSettings::S3(bucket) = &mut store {
+        bucket.endpoint.clone_from(&image.s3_endpoint);
+        bucket.region.clone_from(&image.s3_region);
+        bucket.path_style = image.s3_path_style;
+        if let (Some(id), Some(secret)) = (&image.s3_access_key_id, &image.s3_secret_access_key) {
+            *bucket = bucket.clone().key(id, secret);
+        }
     }
-
-    #[cfg(not(any(feature = "kinds-text", feature = "kinds-http")))]
-    fn add_summarizer(&self, kinds: BuiltInKinds) -> Result<BuiltInKinds> {
-        Ok(kinds)
-    }
+    let settings =
+        ImageSettings::new(store).max_bytes(image.max_bytes).max_pixels(image.max_pixels).quality(image.quality);
+    let settings = image.concurrency.into_iter().fold(settings, ImageSettings::concurrency);
+    Ok(image.public_url.iter().fold(settings, ImageSettings::public_url))
 }
 
 #[cfg(feature = "kinds-http")]

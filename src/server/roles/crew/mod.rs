@@ -57,7 +57,7 @@ impl<'a> Crew<'a> {
         chosen(self.settings)
     }
 
-    pub(super) async fn ready(&self, _: &[std::net::SocketAddr]) -> Result<()> {
+    pub(super) async fn ready(&mut self, _: &[std::net::SocketAddr]) -> Result<()> {
         Ok(())
     }
 
@@ -182,7 +182,11 @@ mod with_workers {
                     Some(state @ State::Missing(_)) => declared.not_configured(state.way_out(kind.as_str())),
                     Some(State::Ready(_)) => {
                         let (kinds, named_elsewhere) = (self.kinds.clone(), self.names_are_elsewhere());
+                        let must_run = self.duty == Duty::Everything;
                         declared.check(move |payload| match kinds.get() {
+                            Some(kinds) if must_run && !kinds.runs(kind.as_str()) => {
+                                Err("this server could not set it up; its log says why".into())
+                            }
                             Some(kinds) if !(named_elsewhere && names_something(payload)) => {
                                 kinds.check(kind.as_str(), payload)
                             }
@@ -202,7 +206,7 @@ mod with_workers {
         }
 
         /// Makes the kinds; `listeners` are this process's own, which no job may call.
-        pub(in crate::server::roles) async fn ready(&self, listeners: &[SocketAddr]) -> Result<BuiltInKinds> {
+        pub(in crate::server::roles) async fn ready(&mut self, listeners: &[SocketAddr]) -> Result<BuiltInKinds> {
             let kinds = match self.settings.executor {
                 Executor::BuiltIn => self.make(listeners).await?,
                 Executor::Simulated | Executor::None => BuiltInKinds::new(),

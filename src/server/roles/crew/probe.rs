@@ -11,7 +11,7 @@ use crate::server::stdio::print_text;
 
 /// Says of each kind whether it works.
 pub(in crate::server) async fn check(settings: &Settings) -> Result<Exit> {
-    let crew = Crew::new(settings, Duty::Everything)?;
+    let mut crew = Crew::new(settings, Duty::Everything)?;
     let kinds = crew.ready(&[]).await?;
     let (mut table, mut exit) = (Table::new(&["kind", "check", "says"], &[2]), Exit::Ok);
     for known in crew.states() {

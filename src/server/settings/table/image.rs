@@ -40,7 +40,7 @@ rows! {
         "STEADFAST_IMAGE_QUALITY",
         "82",
         &Number { min: 1, max: 100 },
-        "quality of JPEG",
+        "quality of JPEG and lossy WebP",
     ).needs(IMAGE);
     IMAGE_CONCURRENCY: Optional<Number<usize>> = optional(
         "image_concurrency",
@@ -81,8 +81,8 @@ rows! {
     S3_PATH_STYLE: Required<Choice<bool>> = required(
         "s3_path_style",
         "STEADFAST_S3_PATH_STYLE",
-        "false",
+        "true",
         SWITCH,
-        "name the bucket in the path instead of the host, as most servers other than Amazon's want it",
+        "name the bucket in the path, which every server takes, instead of in the host",
     ).needs(S3);
 }
