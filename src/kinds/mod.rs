@@ -22,5 +22,6 @@ pub mod text;
 pub mod webhook;
 
 pub use payloads::{
-    Addresses, Fit, ImageFormat, Method, ResizeImage, SendEmail, SummarizeText, WebhookDelivery, definitions,
+    Addresses, Fit, ImageFormat, Method, ResizeImage, SendEmail, SummarizeText, WebhookDelivery, built_in_kinds,
+    definitions, is_inline_secret,
 };

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::job::KindDefinition;
-use crate::queue::{Job, KindError};
+use crate::queue::{BuiltInKind, Job, KindError};
 
 /// Payload of `webhook_delivery`: sends one HTTP request.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
@@ -199,7 +199,22 @@ impl Job for SummarizeText {
     const KIND: &'static str = "summarize_text";
 }
 
-/// The declarations of all built-in kinds, for [`QueueBuilder::built_in_kinds`](crate::queue::QueueBuilder::built_in_kinds).
+/// All built-in kinds, for [`QueueBuilder::built_in_kinds`](crate::queue::QueueBuilder::built_in_kinds): inline secrets of
+/// webhooks are not shown.
+pub fn built_in_kinds() -> Result<Vec<BuiltInKind>, KindError> {
+    let hide_secrets = |definition: KindDefinition| match definition.kind.as_str() {
+        WebhookDelivery::KIND => BuiltInKind::new(definition).hide("/secret", is_inline_secret),
+        _ => BuiltInKind::new(definition),
+    };
+    Ok(definitions()?.into_iter().map(hide_secrets).collect())
+}
+
+/// Whether the `secret` of a webhook is one itself, by the prefixes of Standard Webhooks, and not the name of one.
+pub fn is_inline_secret(secret: &str) -> bool {
+    secret.starts_with("whsec_") || secret.starts_with("whsk_")
+}
+
+/// The declarations of all built-in kinds.
 pub fn definitions() -> Result<Vec<KindDefinition>, KindError> {
     Ok(vec![
         KindDefinition::of::<WebhookDelivery>()?,

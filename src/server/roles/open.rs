@@ -21,7 +21,7 @@ pub(super) fn builder(settings: &Settings) -> Result<QueueBuilder> {
         .allow_undeclared_kinds(settings.allow_undeclared_kinds)
         .default_max_attempts(settings.default_max_attempts)
         .default_retry(settings.default_retry.clone())
-        .built_in_kinds(crate::kinds::definitions()?))
+        .built_in_kinds(crate::kinds::built_in_kinds()?))
 }
 
 /// Opens the queue and declares the kinds of the settings file.
