@@ -146,7 +146,7 @@ impl BuiltInKinds {
     /// The built-in kinds it runs, with the rules for their payloads, for
     /// [`QueueBuilder::built_in_kinds`](crate::queue::QueueBuilder::built_in_kinds).
     pub fn declarations(&self) -> Result<Vec<BuiltInKind>, KindError> {
-        let run = super::declarations()?.into_iter().filter(|kind| self.runs(kind.definition.kind.as_str()));
+        let run = super::built_in_kinds()?.into_iter().filter(|kind| self.runs(kind.definition.kind.as_str()));
         let declared = run.map(|declared| {
             let (kinds, kind) = (self.clone(), declared.definition.kind.clone());
             declared.check(move |payload| kinds.check(kind.as_str(), payload))

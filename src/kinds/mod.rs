@@ -36,29 +36,14 @@ pub mod webhook;
 pub use built_in::{BuiltInKinds, register};
 pub use payloads::{
     Addresses, Fit, HttpRequest, ImageFormat, Method, RequestMethod, ResizeImage, Secrets, SendEmail, SummarizeText,
-    WebhookDelivery, definitions,
+    WebhookDelivery, built_in_kinds, definitions, is_inline_secret,
 };
 
-use crate::job::Kind;
-use crate::queue::{BuiltInKind, Job, KindError};
+use crate::queue::Job;
 
 /// The names of all built-in kinds.
 pub const NAMES: [&str; 5] =
     [WebhookDelivery::KIND, HttpRequest::KIND, SendEmail::KIND, ResizeImage::KIND, SummarizeText::KIND];
-
-/// All built-in kinds as they are declared, without the rules that depend on settings. Secrets in payloads are not shown.
-pub fn declarations() -> Result<Vec<BuiltInKind>, KindError> {
-    let declared = definitions()?.into_iter().map(|definition| match definition.kind.as_str() {
-        WebhookDelivery::KIND => BuiltInKind::new(definition).hide("/secret", is_inline_secret),
-        _ => definition.into(),
-    });
-    Ok(declared.collect())
-}
-
-/// A secret itself rather than the name of one: keys have a prefix, and whatever cannot be a name may be a mistyped key.
-fn is_inline_secret(text: &str) -> bool {
-    text.starts_with("whsec_") || text.starts_with("whsk_") || Kind::new(text).is_err()
-}
 
 #[cfg(test)]
 mod tests {
@@ -70,13 +55,5 @@ mod tests {
         let mut names = NAMES.map(str::to_owned).to_vec();
         (declared.sort(), names.sort());
         assert_eq!(declared, names);
-    }
-
-    #[test]
-    fn a_key_is_told_from_the_name_of_one() {
-        for secret in ["whsec_AAAA", "whsk_AAAA", "aGVsbG8gd29ybGQ=", "Two Words"] {
-            assert!(is_inline_secret(secret), "{secret}");
-        }
-        assert!(!is_inline_secret("tenant_a"));
     }
 }

@@ -8,8 +8,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use crate::job::{KindDefaults, KindDefinition, RetryPolicy};
-use crate::queue::{Job, KindError};
+use crate::job::{Kind, KindDefaults, KindDefinition, RetryPolicy};
+use crate::queue::{BuiltInKind, Job, KindError};
 
 /// Payload of `webhook_delivery`: sends one signed HTTP request, to a `url` or to a named `endpoint` of the server's settings.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
@@ -377,7 +377,23 @@ impl Job for SummarizeText {
     }
 }
 
-/// The declarations of all built-in kinds, for [`QueueBuilder::built_in_kinds`](crate::queue::QueueBuilder::built_in_kinds).
+/// All built-in kinds, for [`QueueBuilder::built_in_kinds`](crate::queue::QueueBuilder::built_in_kinds): inline secrets of
+/// webhooks are not shown.
+pub fn built_in_kinds() -> Result<Vec<BuiltInKind>, KindError> {
+    let hide_secrets = |definition: KindDefinition| match definition.kind.as_str() {
+        WebhookDelivery::KIND => BuiltInKind::new(definition).hide("/secret", is_inline_secret),
+        _ => BuiltInKind::new(definition),
+    };
+    Ok(definitions()?.into_iter().map(hide_secrets).collect())
+}
+
+/// Whether the `secret` of a webhook is one itself, by the prefixes of Standard Webhooks, and not the name of one. What cannot
+/// be a name counts as one, too: it may be a key that was mistyped.
+pub fn is_inline_secret(secret: &str) -> bool {
+    secret.starts_with("whsec_") || secret.starts_with("whsk_") || Kind::new(secret).is_err()
+}
+
+/// The declarations of all built-in kinds.
 pub fn definitions() -> Result<Vec<KindDefinition>, KindError> {
     Ok(vec![
         KindDefinition::of::<WebhookDelivery>()?,

@@ -5,7 +5,9 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
+use super::running_worker::RunningWorker;
 use crate::job::{JobId, Kind, Lease, LeaseKey, Progress, QueueName, WorkerId};
 use crate::queue::Queue;
 
@@ -31,6 +33,7 @@ pub struct Context<S = ()> {
     queue: Queue,
     worker: WorkerId,
     state: Arc<S>,
+    outliving_tasks: TaskTracker,
 }
 
 impl<S> Clone for Context<S> {
@@ -40,18 +43,26 @@ impl<S> Clone for Context<S> {
             queue: self.queue.clone(),
             worker: self.worker.clone(),
             state: self.state.clone(),
+            outliving_tasks: self.outliving_tasks.clone(),
         }
     }
 }
 
 impl<S> Context<S> {
-    pub(super) fn new(attempt: Arc<Attempt>, queue: Queue, worker: WorkerId, state: Arc<S>) -> Self {
-        Self { attempt, queue, worker, state }
+    pub(super) fn new(attempt: Arc<Attempt>, worker: &RunningWorker<S>) -> Self {
+        Self {
+            attempt,
+            queue: worker.queue.clone(),
+            worker: worker.worker.clone(),
+            state: worker.state.clone(),
+            outliving_tasks: worker.outliving_tasks.clone(),
+        }
     }
 
     /// The same for a handler that was registered before there was any state.
     pub(super) fn without_state(self) -> Context {
-        Context { attempt: self.attempt, queue: self.queue, worker: self.worker, state: Arc::new(()) }
+        let Self { attempt, queue, worker, outliving_tasks, .. } = self;
+        Context { attempt, queue, worker, state: Arc::new(()), outliving_tasks }
     }
 
     /// The job's id, the same for all attempts: use it as an idempotency key for side effects.
@@ -109,6 +120,12 @@ impl<S> Context<S> {
     pub async fn stopped(&self) -> StopReason {
         self.attempt.stop.cancelled().await;
         self.stop_reason().unwrap_or(StopReason::ShuttingDown)
+    }
+
+    /// For tasks that end what a handler began, also when its future is dropped (after its deadline, or at the end of the
+    /// grace period). A worker that shuts down waits a few seconds for them.
+    pub(crate) fn outliving_tasks(&self) -> &TaskTracker {
+        &self.outliving_tasks
     }
 
     /// The reason to stop, if there is one. For handlers that poll between two steps.

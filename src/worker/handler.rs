@@ -70,12 +70,19 @@ pub struct JobError {
     permanent: bool,
     retry_after: Option<Duration>,
     no_sooner_than: Option<Duration>,
+    timed_out: bool,
 }
 
 impl JobError {
     /// An error that is retried by the kind's policy.
     pub fn new(message: impl fmt::Display) -> Self {
-        Self { message: message.to_string(), permanent: false, retry_after: None, no_sooner_than: None }
+        let message = message.to_string();
+        Self { message, permanent: false, retry_after: None, no_sooner_than: None, timed_out: false }
+    }
+
+    /// A handler's own timeout, recorded as such; retried by the kind's policy.
+    pub(crate) fn timed_out(message: impl fmt::Display) -> Self {
+        Self { timed_out: true, ..Self::new(message) }
     }
 
     /// An error that is not retried: the job becomes a dead letter at once.
@@ -97,6 +104,9 @@ impl JobError {
     }
 
     pub(super) fn into_outcome(self) -> crate::job::Outcome {
+        if self.timed_out {
+            return crate::job::Outcome::TimedOut(crate::job::ErrorText::new(self.message));
+        }
         crate::job::Outcome::Failed(crate::job::Failure {
             error: crate::job::ErrorText::new(self.message),
             permanent: self.permanent,

@@ -211,7 +211,7 @@ fn start_handler<S: Send + Sync + 'static>(
     attempt: &Arc<Attempt>,
     payload: crate::job::Json,
 ) -> HandlerTask {
-    let context = Context::new(attempt.clone(), shared.queue.clone(), shared.worker.clone(), shared.state.clone());
+    let context = Context::new(attempt.clone(), shared);
     let handler = known.handler.clone();
     let span = tracing::info_span!(
         "job", job_id = %attempt.lease.job_id, kind = %attempt.kind, attempt = attempt.number, worker_id = %shared.worker

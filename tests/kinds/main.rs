@@ -15,5 +15,12 @@ mod summaries;
 mod webhooks;
 mod world;
 
+// The servers and the plain HTTP client of the API's own tests.
+#[path = "../api/world.rs"]
+#[allow(dead_code, reason = "not every test there is of use here")]
+mod api;
+#[path = "../api/client.rs"]
+#[allow(dead_code, reason = "not every test there is of use here")]
+mod client;
 #[path = "../support/mod.rs"]
 mod support;

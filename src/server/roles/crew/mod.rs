@@ -25,7 +25,7 @@ use crate::server::settings::Settings;
 
 /// The built-in kinds that the settings choose, with the defaults of the settings file; every one is accepted.
 pub(super) fn chosen(settings: &Settings) -> Result<Vec<BuiltInKind>> {
-    let mut declared = crate::kinds::declarations()?;
+    let mut declared = crate::kinds::built_in_kinds()?;
     declared.retain(|kind| settings.built_in.has(kind.definition.kind.as_str()));
     for kind in &mut declared {
         let in_file = settings.declarations.kinds.iter().find(|file| file.definition.kind == kind.definition.kind);
