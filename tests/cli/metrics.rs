@@ -3,7 +3,7 @@
 use crate::support::postgres::Cluster;
 use crate::world::{Running, World, until};
 
-const PROMISED: [(&str, &str); 13] = [
+const PROMISED: [(&str, &str); 14] = [
     ("worker_jobs_started_total", "counter"),
     ("worker_jobs_completed_total", "counter"),
     ("worker_job_duration_seconds", "histogram"),
@@ -15,6 +15,7 @@ const PROMISED: [(&str, &str); 13] = [
     ("leases_lost_total", "counter"),
     ("store_operation_seconds", "histogram"),
     ("store_batch_size", "histogram"),
+    ("llm_tokens_total", "counter"),
     ("http_requests_total", "counter"),
     ("http_request_duration_seconds", "histogram"),
 ];
