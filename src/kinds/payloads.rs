@@ -397,6 +397,7 @@ pub fn is_inline_secret(secret: &str) -> bool {
 pub fn definitions() -> Result<Vec<KindDefinition>, KindError> {
     Ok(vec![
         KindDefinition::of::<WebhookDelivery>()?,
+        KindDefinition::of::<HttpRequest>()?,
         KindDefinition::of::<SendEmail>()?,
         KindDefinition::of::<ResizeImage>()?,
         KindDefinition::of::<SummarizeText>()?,
