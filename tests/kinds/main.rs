@@ -11,6 +11,7 @@ mod push;
 mod receiver;
 mod roles;
 mod s3;
+mod settings_file;
 mod summaries;
 mod webhooks;
 mod world;
@@ -22,5 +23,7 @@ mod api;
 #[path = "../api/client.rs"]
 #[allow(dead_code, reason = "not every test there is of use here")]
 mod client;
+#[path = "../support/programs.rs"]
+mod programs;
 #[path = "../support/mod.rs"]
 mod support;

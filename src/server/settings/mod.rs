@@ -16,12 +16,9 @@ mod show;
 mod table;
 mod typed;
 
-pub(super) use built_in::{
-    BuiltInSettings, ImageSettings, LlmFallback, LlmSettings, MailSettings, OnAmbiguous, OutboundSettings,
-    RequestTargets, WebhookSettings,
-};
+pub(super) use built_in::{ImageSettings, LlmFallback, OnAmbiguous, OutboundSettings, RequestTargets, WebhookSettings};
 pub(super) use database_url::{hosts, sqlite_path, without_password};
-pub(super) use file::{CommandTable, Declarations, EndpointTable, SecretTable};
+pub(super) use file::CommandTable;
 pub(super) use forms::span;
 pub(super) use resolve::{Inputs, Resolved, SettingsError, closest};
 pub(super) use secret_file::read_secret_file;
