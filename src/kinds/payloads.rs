@@ -1,11 +1,12 @@
 //! The payloads of the built-in kinds.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::job::KindDefinition;
+use crate::job::{KindDefaults, KindDefinition, RetryPolicy};
 use crate::queue::{Job, KindError};
 
 /// Payload of `webhook_delivery`: sends one HTTP request.
@@ -47,7 +48,8 @@ pub enum Method {
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct SendEmail {
-    /// The recipients: one address, or several.
+    /// The recipients: one address, or several, each `name@example.org` or `Name <name@example.org>`. With `cc` and `bcc`
+    /// they are 50 at most.
     pub to: Addresses,
     /// The subject line.
     #[schemars(length(max = 998))]
@@ -189,6 +191,12 @@ impl Job for WebhookDelivery {
 
 impl Job for SendEmail {
     const KIND: &'static str = "send_email";
+
+    /// 8 attempts over about 8 hours: a mail that is a day late is worse than a failure that somebody sees.
+    fn defaults() -> KindDefaults {
+        let minutes = [1, 5, 15, 30, 60, 120, 240].map(|minutes| Duration::from_secs(minutes * 60));
+        KindDefaults::default().max_attempts(8).timeout_ms(300_000).retry(RetryPolicy::fixed(minutes).with_jitter(0.2))
+    }
 }
 
 impl Job for ResizeImage {
