@@ -124,7 +124,8 @@ pub enum RequestMethod {
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct SendEmail {
-    /// The recipients: one address, or several.
+    /// The recipients: one address, or several, each `name@example.org` or `Name <name@example.org>`. With `cc` and `bcc`
+    /// they are 50 at most.
     pub to: Addresses,
     /// The subject line.
     #[schemars(length(max = 998))]
@@ -353,6 +354,12 @@ impl Job for HttpRequest {
 
 impl Job for SendEmail {
     const KIND: &'static str = "send_email";
+
+    /// 8 attempts over about 8 hours: a mail that is a day late is worse than a failure that somebody sees.
+    fn defaults() -> KindDefaults {
+        let minutes = [1, 5, 15, 30, 60, 120, 240].map(|minutes| Duration::from_secs(minutes * 60));
+        KindDefaults::default().max_attempts(8).timeout_ms(300_000).retry(RetryPolicy::fixed(minutes).with_jitter(0.2))
+    }
 }
 
 impl Job for ResizeImage {
