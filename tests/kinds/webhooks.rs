@@ -218,8 +218,8 @@ async fn every_status_of_the_table_leads_where_it_says() {
         (
             Retrying,
             &[
-                300, 301, 302, 303, 304, 307, 308, 401, 402, 403, 404, 407, 408, 409, 418, 421, 423, 424, 425, 429, 500, 502, 503,
-                504, 507, 508, 511, 599,
+                300, 301, 302, 303, 304, 307, 308, 401, 402, 403, 404, 407, 408, 409, 418, 421, 423, 424, 425, 429,
+                500, 502, 503, 504, 507, 508, 511, 599,
             ],
         ),
     ];
@@ -233,9 +233,14 @@ async fn every_status_of_the_table_leads_where_it_says() {
             let error = job.last_error.unwrap_or_default();
             match status {
                 200..=299 => assert_eq!(error, ""),
-                300..=399 => assert!(error.contains("redirects are never followed") && !error.contains("elsewhere"), "{error}"),
+                300..=399 => {
+                    assert!(error.contains("redirects are never followed") && !error.contains("elsewhere"), "{error}")
+                }
                 410 => assert!(error.contains("the receiver asks to stop"), "{error}"),
-                _ => assert!(error.starts_with(&format!("HTTP {status} after ")) && error.ends_with(": because"), "{error}"),
+                _ => assert!(
+                    error.starts_with(&format!("HTTP {status} after ")) && error.ends_with(": because"),
+                    "{error}"
+                ),
             }
         }
     }
@@ -513,8 +518,16 @@ async fn s38_what_the_door_refuses_the_handler_refuses_for_good_and_sends_nothin
         ("dotted id", with(&|job| job.message_id = Some("a.b".into())), "message_id"),
         ("short key", job().secret("whsec_AAAA"), "24 to 64 bytes"),
         ("no such secret", job().secret("nope"), "nor the name of a secret"),
-        ("s43 other host", WebhookDelivery::new(receiver.url_as("evil.test", "/"), json!({})).secret("shop"), "does not sign for"),
-        ("s43 below", WebhookDelivery::new(receiver.url_as("tenant.test", "/"), json!({})).secret("shop"), "does not sign for"),
+        (
+            "s43 other host",
+            WebhookDelivery::new(receiver.url_as("evil.test", "/"), json!({})).secret("shop"),
+            "does not sign for",
+        ),
+        (
+            "s43 below",
+            WebhookDelivery::new(receiver.url_as("tenant.test", "/"), json!({})).secret("shop"),
+            "does not sign for",
+        ),
         ("endpoint signs", WebhookDelivery::to_endpoint("crm", json!({})).secret(SECRET), "leave it out"),
     ];
     for (what, job, reason) in refused {

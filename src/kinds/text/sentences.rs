@@ -10,8 +10,8 @@ const WRAPPED_FROM_COLUMNS: usize = 45;
 /// need not be listed.
 const ABBREVIATIONS: &[&str] = &[
     "approx", "bijv", "bzw", "ca", "cf", "chap", "col", "dept", "dhr", "dipl", "dott", "dr", "env", "evtl", "fig",
-    "gen", "ggf", "hr", "hrsg", "ing", "inkl", "jr", "lt", "mevr", "mio", "mlle", "mme", "mr", "mrd", "mrs", "ms", "nr",
-    "núm", "pp", "prof", "pág", "rev", "sgt", "sig", "sog", "sr", "sra", "srta", "st", "str", "tel", "vgl", "vs",
+    "gen", "ggf", "hr", "hrsg", "ing", "inkl", "jr", "lt", "mevr", "mio", "mlle", "mme", "mr", "mrd", "mrs", "ms",
+    "nr", "núm", "pp", "prof", "pág", "rev", "sgt", "sig", "sog", "sr", "sra", "srta", "st", "str", "tel", "vgl", "vs",
     "zzgl", "г", "им", "ул",
 ];
 
@@ -62,7 +62,8 @@ fn is_wide(c: char) -> bool {
 
 /// Whether the character can end a sentence.
 fn is_terminator(c: char) -> bool {
-    is_wide_terminator(c) || matches!(c, '.' | '!' | '?' | '…' | '‼'..='⁉' | '؟' | '۔' | '।' | '॥' | '։' | '።' | '။' | '។')
+    is_wide_terminator(c)
+        || matches!(c, '.' | '!' | '?' | '…' | '‼'..='⁉' | '؟' | '۔' | '।' | '॥' | '։' | '።' | '။' | '។')
 }
 
 /// Whether it ends a sentence without a space behind it.
@@ -160,21 +161,23 @@ mod tests {
     fn sentences_end_at_their_marks_and_nowhere_else() {
         for (paragraph, expected) in [
             ("One. Two! Three? Four", vec!["One.", "Two!", "Three?", "Four"]),
-            ("Dr. Weller pays 7,8 Mio. Euro, z. B. for Mr. Rowe. Done.", vec![
-                "Dr. Weller pays 7,8 Mio. Euro, z. B. for Mr. Rowe.",
-                "Done.",
-            ]),
-            ("See J. R. Smith, e.g. Ph.D. Theses. It is 3.14 today.", vec![
-                "See J. R. Smith, e.g. Ph.D. Theses.",
-                "It is 3.14 today.",
-            ]),
-            ("He said: \"Wait!\" and left. (She did not.) “Why?” – nobody knew.", vec![
-                "He said: \"Wait!\" and left.",
-                "(She did not.)",
-                "“Why?” – nobody knew.",
-            ]),
+            (
+                "Dr. Weller pays 7,8 Mio. Euro, z. B. for Mr. Rowe. Done.",
+                vec!["Dr. Weller pays 7,8 Mio. Euro, z. B. for Mr. Rowe.", "Done."],
+            ),
+            (
+                "See J. R. Smith, e.g. Ph.D. Theses. It is 3.14 today.",
+                vec!["See J. R. Smith, e.g. Ph.D. Theses.", "It is 3.14 today."],
+            ),
+            (
+                "He said: \"Wait!\" and left. (She did not.) “Why?” – nobody knew.",
+                vec!["He said: \"Wait!\" and left.", "(She did not.)", "“Why?” – nobody knew."],
+            ),
             ("« Venez. » Elle rit.", vec!["« Venez. »", "Elle rit."]),
-            ("雨が降る。「終わる。」と言った。本当？はい", vec!["雨が降る。", "「終わる。」と言った。", "本当？", "はい"]),
+            (
+                "雨が降る。「終わる。」と言った。本当？はい",
+                vec!["雨が降る。", "「終わる。」と言った。", "本当？", "はい"],
+            ),
             ("Wait... no. Wait... No.", vec!["Wait... no.", "Wait...", "No."]),
             ("22 votes to 17. After that.", vec!["22 votes to 17.", "After that."]),
             ("", vec![]),
@@ -188,7 +191,8 @@ mod tests {
     #[test]
     fn wrapped_lines_are_joined_and_blocks_are_kept_apart() {
         let text = "# Title\nA line that is long enough to have been wrapped by\nsomebody.\n\n- first  item\n- second\nshort\nline\n1. one\n";
-        let expected = ["Title", "A line that is long enough to have been wrapped by somebody.", "first item", "second"];
+        let expected =
+            ["Title", "A line that is long enough to have been wrapped by somebody.", "first item", "second"];
         assert_eq!(paragraphs(text)[..4], expected);
         assert_eq!(paragraphs(text)[4..], ["short", "line", "1. one"]);
         let wrapped = "この行は折り返されたと考えられるほど十分に長い行です\nから、つながります。";

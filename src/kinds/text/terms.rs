@@ -102,7 +102,8 @@ impl Terms {
             let word = word.to_lowercase();
             // `l'eau`, `moon's`, `don't`: what is left of one letter says nothing.
             for part in word.split(['\'', '’']) {
-                if part.chars().nth(1).is_some() && !self.stop_words.contains(part) && !self.stop_words.contains(&*word) {
+                if part.chars().nth(1).is_some() && !self.stop_words.contains(part) && !self.stop_words.contains(&*word)
+                {
                     found.push(self.number(self.stem(part)));
                 }
             }

@@ -210,7 +210,9 @@ impl Model {
                 // Our settings are wrong, not the job: many texts must not become dead letters for an expired key.
                 Failure::new(format!("{said}: it refuses the API key"), false)
             }
-            408 | 425 | 429 | 500.. => Failure { no_sooner_than: retry_after(&answer.headers), ..Failure::new(said, false) },
+            408 | 425 | 429 | 500.. => {
+                Failure { no_sooner_than: retry_after(&answer.headers), ..Failure::new(said, false) }
+            }
             404 => Failure::new(format!("{said}: check the URL and the model's name"), true),
             300..400 => Failure::new(format!("{said}: redirects are not followed, check the URL"), true),
             _ => Failure::new(said, true),

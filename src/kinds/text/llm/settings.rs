@@ -73,8 +73,7 @@ impl LlmSettings {
 
     /// Sets the key, sent as a bearer token.
     pub fn api_key(mut self, key: &str) -> Result<Self, NotLlmSettings> {
-        let mut value =
-            HeaderValue::try_from(format!("Bearer {}", key.trim())).map_err(|_| NotLlmSettings::Key)?;
+        let mut value = HeaderValue::try_from(format!("Bearer {}", key.trim())).map_err(|_| NotLlmSettings::Key)?;
         value.set_sensitive(true);
         self.authorization = Some(value);
         Ok(self)
@@ -127,7 +126,10 @@ mod tests {
         let settings = LlmSettings::new("https://models.test/v1/", "m").unwrap();
         assert_eq!(settings.completions, Target::parse("https://models.test/v1/chat/completions").unwrap());
         let settings = LlmSettings::new("https://models.test/d?api-version=1", "m").unwrap();
-        assert_eq!(settings.completions, Target::parse("https://models.test/d/chat/completions?api-version=1").unwrap());
+        assert_eq!(
+            settings.completions,
+            Target::parse("https://models.test/d/chat/completions?api-version=1").unwrap()
+        );
     }
 
     #[test]
