@@ -33,3 +33,28 @@ pub(super) fn choose(importance: &[f64], words: &[usize], similarities: &Similar
     chosen.sort_unstable();
     chosen
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kinds::text::terms::Bag;
+
+    fn chosen(bags: &[Bag], importance: &[f64], words: &[usize], max_words: usize) -> Vec<usize> {
+        choose(importance, words, &Similarities::of(bags, 8, false, &|| true).unwrap(), max_words)
+    }
+
+    #[test]
+    fn what_repeats_a_chosen_sentence_comes_after_what_does_not() {
+        let bags = [vec![(0, 1.0), (1, 1.0)], vec![(0, 1.0), (1, 1.0)], vec![(2, 1.0)], vec![(3, 1.0)]];
+        assert_eq!(chosen(&bags, &[0.30, 0.29, 0.21, 0.20], &[10; 4], 20), [0, 2]);
+        assert_eq!(chosen(&bags, &[0.20, 0.21, 0.29, 0.30], &[10; 4], 30), [1, 2, 3], "in the order of the text");
+    }
+
+    #[test]
+    fn the_limit_is_kept_and_a_full_summary_is_not_filled_up() {
+        let bags: Vec<Bag> = (0..4).map(|term| vec![(term, 1.0)]).collect();
+        assert_eq!(chosen(&bags, &[0.4, 0.3, 0.2, 0.1], &[50, 60, 41, 5], 100), [0, 2]);
+        assert_eq!(chosen(&bags, &[0.4, 0.3, 0.2, 0.1], &[101; 4], 100), [0usize; 0]);
+        assert_eq!(chosen(&bags, &[0.25; 4], &[50; 4], 100), [0, 1], "of equals the first");
+    }
+}

@@ -98,3 +98,112 @@ pub(super) fn join<'a>(sentences: impl Iterator<Item = &'a str>) -> String {
     }
     joined
 }
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+    use crate::kinds::text::rank::ROUNDS_MAX;
+    use crate::kinds::text::summarize;
+
+    /// 256 KiB: the largest payload.
+    const PAYLOAD_MAX: usize = 256 * 1024;
+
+    fn hostile() -> Vec<String> {
+        let to_the_limit = |unit: &str| unit.repeat(PAYLOAD_MAX / unit.len());
+        vec![
+            format!("{}.", to_the_limit("word ")),
+            to_the_limit("Go. "),
+            to_the_limit("Go.\n\n"),
+            to_the_limit("The same sentence is here again and again. "),
+            to_the_limit("The same paragraph is here again and again.\n\n"),
+            (0..PAYLOAD_MAX / 32).map(|n| format!("Number {n} follows number {}. ", n + 1)).collect(),
+            format!("a.{}", to_the_limit(")")),
+            to_the_limit("a"),
+            to_the_limit("a."),
+            to_the_limit("コ"),
+            to_the_limit("紙。"),
+            to_the_limit("a\u{308}"),
+            to_the_limit("\u{308}"),
+            to_the_limit(" "),
+            to_the_limit("\n"),
+            to_the_limit("- "),
+            to_the_limit("1. "),
+            to_the_limit("「。」と"),
+        ]
+    }
+
+    #[test]
+    fn hostile_texts_take_a_bounded_number_of_steps() {
+        for text in hostile() {
+            let steps = Cell::new(0);
+            let counted = || {
+                steps.set(steps.get() + 1);
+                true
+            };
+            let beginning: String = text.chars().take(20).collect();
+            let summary = extract(&text, 100, &counted).unwrap();
+            assert!(steps.get() <= 1 + SENTENCES_MAX + ROUNDS_MAX, "{beginning:?} took {} steps", steps.get());
+            assert!(summary.words <= 100, "{beginning:?}: {}", summary.words);
+        }
+    }
+
+    #[test]
+    fn it_ends_at_whichever_step_it_is_told_to() {
+        let text =
+            "One sentence is here to be read. Another sentence is there. A third sentence is nowhere to be seen.";
+        let steps = Cell::new(0);
+        let stop_at = |last: usize| {
+            steps.set(0);
+            extract(text, 12, &|| {
+                steps.set(steps.get() + 1);
+                steps.get() <= last
+            })
+        };
+        assert!(stop_at(usize::MAX).is_some());
+        let all = steps.get();
+        assert!(all > 4, "{all}");
+        for last in 0..all {
+            assert_eq!((stop_at(last), steps.get()), (None, last + 1));
+        }
+    }
+
+    #[test]
+    fn of_too_many_sentences_the_first_of_every_paragraph_are_kept() {
+        let paragraph = |n: usize| format!("First of paragraph {n} here. Second of paragraph {n} here.\n\n");
+        let text: String = (0..SENTENCES_MAX - 10).map(paragraph).collect();
+        let parts = paragraphs(&text);
+        let all: Vec<_> = parts.iter().flat_map(|part| in_paragraph(part, false)).collect();
+        let kept = bounded(all);
+        assert_eq!(kept.len(), SENTENCES_MAX);
+        assert_eq!(kept.iter().filter(|kept| kept.text.starts_with("First")).count(), SENTENCES_MAX - 10);
+        assert_eq!(kept[19].text, "Second of paragraph 9 here.");
+        assert_eq!(kept[20].text, "First of paragraph 10 here.");
+    }
+
+    #[test]
+    fn headings_are_left_out_and_a_sentence_that_is_too_long_is_cut() {
+        let text =
+            "# Results\n\nThe bridge was closed for a year. The bridge is open again since Monday, says the mayor.";
+        assert_eq!(summarize(text, 8).text, "The bridge was closed for a year.");
+        assert_eq!(summarize("one two three four five six", 3).text, "one two three…");
+        assert_eq!(summarize("One. Two. Three. Four.", 2).text, "One. Two.");
+    }
+
+    #[test]
+    fn a_text_that_is_short_enough_comes_back_whole() {
+        let text = "  First line.\n\nSecond line, and\n- an item ";
+        let summary = summarize(text, 7);
+        assert_eq!((summary.text.as_str(), summary.words), (text.trim(), 7));
+        assert_eq!((summary.sentences, summary.of_sentences), (3, 3));
+        assert_eq!(summarize("", 7).text, "");
+    }
+
+    #[test]
+    fn japanese_sentences_are_joined_without_spaces() {
+        let text = "和紙は長持ちする。和紙の繊維は長いからである。新聞は和紙ではないので崩れてしまう。紙は大切である。";
+        let summary = summarize(text, 22);
+        assert!(summary.sentences > 1 && !summary.text.contains(' '), "{summary:?}");
+    }
+}

@@ -114,11 +114,11 @@ impl TextSettings {
     }
 }
 
-/// The handler of `summarize_text`.
-#[derive(Debug)]
+/// The handler of `summarize_text`. Cheap to clone.
+#[derive(Debug, Clone)]
 pub struct Summarizer {
     #[cfg(feature = "kinds-http")]
-    model: Option<llm::Model>,
+    model: Option<Arc<llm::Model>>,
 }
 
 /// The result of a job whose summary was computed here.
@@ -148,7 +148,7 @@ impl Summarizer {
     pub fn new(settings: TextSettings) -> Self {
         Self {
             #[cfg(feature = "kinds-http")]
-            model: settings.llm.map(|(settings, Caller(trusted))| llm::Model::new(settings, trusted)),
+            model: settings.llm.map(|(settings, Caller(trusted))| Arc::new(llm::Model::new(settings, trusted))),
         }
     }
 

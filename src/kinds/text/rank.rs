@@ -128,3 +128,41 @@ fn round(similarities: &Similarities, prior: &[f64], degrees: &[f64], ranks: &[f
     let mix = |(received, prior): (f64, &f64)| (1.0 - DAMPING) * prior + DAMPING * (received + lonely * prior);
     received.into_iter().zip(prior).map(mix).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn similarities(bags: &[Bag], terms: usize) -> Similarities {
+        Similarities::of(bags, terms, false, &|| true).unwrap()
+    }
+
+    #[test]
+    fn sentences_with_the_same_terms_are_similar_in_both_directions() {
+        let bags = [vec![(0, 1.0), (1, 1.0)], vec![(0, 2.0), (1, 2.0)], vec![(2, 1.0)], vec![(1, 1.0), (2, 1.0)]];
+        let found = similarities(&bags, 3);
+        assert!((found.between(0, 1) - 1.0).abs() < 1e-6);
+        assert_eq!(found.between(0, 2), 0.0);
+        assert!(found.between(3, 0) > 0.1 && found.between(3, 0) < 0.9);
+        assert_eq!(found.between(0, 3).to_bits(), found.between(3, 0).to_bits());
+    }
+
+    #[test]
+    fn what_others_repeat_is_important_and_of_equals_the_first() {
+        let even = [1.0; 4];
+        let bags = [vec![(0, 1.0)], vec![(1, 1.0)], vec![(0, 1.0), (1, 1.0), (2, 1.0)], vec![(2, 1.0)]];
+        let ranks = importance(&similarities(&bags, 3), &even, &|| true).unwrap();
+        assert!((0..4).all(|other| ranks[2] >= ranks[other]), "{ranks:?}");
+        assert!((ranks.iter().sum::<f64>() - 1.0).abs() < 1e-6);
+        let alike = vec![vec![(0, 1.0)]; 4];
+        let ranks = importance(&similarities(&alike, 1), &[1.0, 0.7, 0.5, 0.4], &|| true).unwrap();
+        assert!(ranks.is_sorted_by(|earlier, later| earlier > later), "{ranks:?}");
+    }
+
+    #[test]
+    fn sentences_without_anything_in_common_have_ranks_too() {
+        let bags = [vec![(0, 1.0)], vec![(1, 1.0)], vec![]];
+        let ranks = importance(&similarities(&bags, 2), &[1.0; 3], &|| true).unwrap();
+        assert!(ranks.iter().all(|rank| (rank - 1.0 / 3.0).abs() < 1e-6), "{ranks:?}");
+    }
+}
