@@ -53,7 +53,8 @@ mod tests {
     fn every_built_in_kind_is_named() {
         let mut declared: Vec<_> = definitions().unwrap().iter().map(|kind| kind.kind.to_string()).collect();
         let mut names = NAMES.map(str::to_owned).to_vec();
-        (declared.sort(), names.sort());
+        declared.sort();
+        names.sort();
         assert_eq!(declared, names);
     }
 }

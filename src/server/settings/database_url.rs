@@ -79,8 +79,8 @@ pub(in crate::server) fn hosts(url: &str) -> Vec<(String, u16)> {
     let Parts::Server { address, query, .. } = Parts::of(url) else { return Vec::new() };
     let parameter = |wanted: &str| {
         let pairs = query.into_iter().flat_map(|query| query.split('&')).filter_map(|pair| pair.split_once('='));
-        let found = pairs.filter(|(name, _)| decoded(name) == wanted).map(|(_, value)| decoded(value)).last();
-        found.unwrap_or_default()
+        let mut found = pairs.filter(|(name, _)| decoded(name) == wanted).map(|(_, value)| decoded(value));
+        found.next_back().unwrap_or_default()
     };
     let listed = address.split('/').next().unwrap_or_default().split(',').filter(|host| !host.is_empty());
     let mut found: Vec<(String, u16)> = listed
