@@ -335,7 +335,10 @@ async fn a_webhook_in_flight_at_sigterm_is_finished_and_recorded() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn images_go_to_a_directory_beside_the_database() {
     /// One white pixel.
-    const PNG: &[u8] = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x01\0\0\0\x01\x08\0\0\0\0\x3a\x7e\x9b\x55\0\0\0\nIDAT\x78\x9c\x63\xf8\x0f\0\x01\x01\x01\0\x1b\xb6\xee\x56\0\0\0\0IEND\xae\x42\x60\x82";
+    const PNG: &[u8] =
+        b"\x89\x50\x4e\x47\x0d\x0a\x1a\x0a\x00\x00\x00\x0d\x49\x48\x44\x52\x00\x00\x00\x01\x00\x00\x00\x01\
+        \x08\x00\x00\x00\x00\x3a\x7e\x9b\x55\x00\x00\x00\x0a\x49\x44\x41\x54\x78\x9c\x63\xf8\x0f\x00\x01\
+        \x01\x01\x00\xb1\x38\xf6\x14\x00\x00\x00\x00\x49\x45\x4e\x44\xae\x42\x60\x82";
     let source = Receiver::always(Reply::status(200).body(PNG)).await;
     let world = World::new();
     let server = world.serve(&[("STEADFAST_OUTBOUND_ALLOW", "loopback")]);

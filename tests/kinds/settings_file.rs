@@ -27,7 +27,7 @@ fn what_a_table_does_not_know_is_refused_with_the_closest_name() {
     let endpoint = "[endpoints.crm]\nurl = \"http://127.0.0.1:9/\"\n";
     for (text, parts) in [
         ("[endpoint.crm]\nurl = \"x\"\n".to_owned(), ["endpoint", "did you mean endpoints?"]),
-        ("[endpoints.crm]\nulr = \"x\"\n".to_owned(), ["[endpoints.crm]", "did you mean url?"]),
+        ("[endpoints.crm]\nurls = \"x\"\n".to_owned(), ["[endpoints.crm]", "did you mean url?"]),
         ("[endpoints.crm]\n".to_owned(), ["[endpoints.crm]", "url"]),
         ("[endpoints.CRM]\nurl = \"http://a\"\n".to_owned(), ["[endpoints.CRM]", "a-z"]),
         (format!("{endpoint}[kinds.welcome]\npush = \"cmr\"\n"), ["[kinds.welcome]", "did you mean crm?"]),
