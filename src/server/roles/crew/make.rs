@@ -79,7 +79,13 @@ impl Crew<'_> {
         let s3 = |store: &String| store.starts_with("s3://");
         self.calling(|| match image_store(self.settings) {
             Some(store) if s3(&store) && !cfg!(feature = "kinds-s3") => State::built_without("kinds-s3"),
-            Some(store) => State::Ready(Some(format!("writes to {}", store.trim_start_matches("file://")))),
+            Some(store) if s3(&store) => State::Ready(Some(format!("writes to {store}"))),
+            Some(_) if self.settings.built_in.image.store.is_none() => {
+                State::Ready(Some(format!("writes to the directory {}", beside_database(self.settings).display())))
+            }
+            Some(store) => {
+                State::Ready(Some(format!("writes to the directory {}", store.trim_start_matches("file://"))))
+            }
             None => State::Missing("set STEADFAST_IMAGE_STORE".into()),
         })
     }
@@ -302,12 +308,18 @@ fn command(table: &CommandTable) -> Result<Command, SettingsError> {
 }
 
 /// Where images go: where the settings say, else beside the SQLite file.
-pub(super) fn image_store(settings: &Settings) -> Option<String> {
+fn image_store(settings: &Settings) -> Option<String> {
     let beside = || {
-        let file = std::path::absolute(sqlite_path(&settings.database_url)?).ok()?;
-        Some(format!("file://{}", file.parent()?.join("images").display()))
+        sqlite_path(&settings.database_url)?;
+        Some(format!("file://{}", std::path::absolute(beside_database(settings)).ok()?.display()))
     };
     settings.built_in.image.store.clone().or_else(beside)
+}
+
+/// The directory beside the SQLite file, as the settings name that one.
+fn beside_database(settings: &Settings) -> std::path::PathBuf {
+    let file = sqlite_path(&settings.database_url).unwrap_or(std::path::Path::new(""));
+    file.parent().unwrap_or(std::path::Path::new("")).join("images")
 }
 
 /// `api.openai.com` of `https://api.openai.com/v1`.
