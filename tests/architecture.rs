@@ -33,6 +33,7 @@ const BELONGS_TO: &[(&str, &str)] = &[
     ("object_store", "src/kinds/image/"),
     ("clap", "src/server/"),
     ("anyhow", "src/server/"),
+    ("ureq", "src/server/"),
     ("tracing_subscriber", "src/server/"),
 ];
 
@@ -95,6 +96,45 @@ fn crates_stay_in_their_room() {
             }
         }
     }
+}
+
+/// How a program reaches another one, or asks where it is.
+const REACHES_OUT: [&str; 9] = [
+    "TcpStream::connect",
+    "TcpSocket::new",
+    "UnixStream::connect",
+    "UdpSocket",
+    "lookup_host",
+    "to_socket_addrs",
+    "ToSocketAddrs",
+    "hyper::client",
+    "hyper_util::client",
+];
+
+/// Files outside of `src/outbound/` that may: they never go where a URL or a payload leads.
+const MAY_REACH_OUT: [(&str, &str); 2] = [
+    ("src/server/bench/server_process.rs", "the benchmark calls the server that it has started"),
+    ("src/api/write_timeout.rs", "its test is the client of its own listener"),
+];
+
+#[test]
+fn s34_only_the_outbound_room_opens_connections() {
+    for (path, why) in MAY_REACH_OUT {
+        let still = code(Path::new(path)).iter().any(|line| REACHES_OUT.iter().any(|reach| line.contains(reach)));
+        assert!(still, "{path} needs no exception any more: {why}");
+    }
+    let mut seen = 0;
+    for path in all_sources() {
+        let shown = path.display().to_string();
+        let is_exception = MAY_REACH_OUT.iter().any(|(exception, _)| *exception == shown);
+        for line in code(&path) {
+            let Some(reach) = REACHES_OUT.iter().find(|reach| line.contains(**reach)) else { continue };
+            seen += 1;
+            let may = is_exception || shown.starts_with("src/outbound/");
+            assert!(may, "{shown} uses {reach}: what leaves the process goes through src/outbound: {line}");
+        }
+    }
+    assert!(seen > 5, "the connector is not found");
 }
 
 #[test]
