@@ -193,7 +193,14 @@ impl Connector {
         if found.is_empty() {
             return Err(OutboundError::new(Class::Dns, "dns: the name has no address"));
         }
-        Ok(found.into_iter().map(|address| SocketAddr::new(address.ip(), place.port)).collect())
+        Ok(found
+            .into_iter()
+            .map(|mut address| {
+                // With the scope of a link-local address, but never with another port than was asked for.
+                address.set_port(place.port);
+                address
+            })
+            .collect())
     }
 
     async fn dial_one_of(&self, addresses: &[SocketAddr]) -> Result<TcpStream, OutboundError> {
