@@ -1,9 +1,9 @@
 //! What a caller may not do, at the door and in the handler, and where secrets never appear.
 
 use serde_json::json;
-use steadfast::kinds::WebhookDelivery;
 use steadfast::kinds::endpoint::{Directory, Endpoint, NamedSecret};
 use steadfast::kinds::webhook::WebhookSettings;
+use steadfast::kinds::{Secrets, WebhookDelivery};
 use steadfast::{JobRequest, Status};
 
 use super::{OTHER_SECRET, SECRET, headers, retry_at_once, said, start, webhooks_through, webhooks_with};
@@ -49,6 +49,7 @@ async fn s38_what_the_door_refuses_the_handler_refuses_for_good_and_sends_nothin
         ("not a string", with(&|job| job.content_type = Some("text/plain".into())), "the body is a string"),
         ("not a type", with(&|job| job.content_type = Some("text\r\n".into())), "content_type"),
         ("dotted id", with(&|job| job.message_id = Some("a.b".into())), "message_id"),
+        ("no keys", with(&|job| job.secret = Some(Secrets::Several(vec![]))), "use 1 to 8"),
         ("short key", job().secret("whsec_AAAA"), "24 to 64 bytes"),
         ("no such secret", job().secret("nope"), "nor the name of a secret"),
         (
