@@ -78,10 +78,12 @@ impl Meaning {
     }
 }
 
-/// The health of a host that a call to failed without an answer; `None` where that says nothing about it.
-pub(crate) fn health_without_answer(error: &OutboundError) -> Option<HostHealth> {
+/// The health of a host that a call to failed without an answer; `None` where that says nothing about it. A timeout does
+/// only if the host `had_time`.
+pub(crate) fn health_without_answer(error: &OutboundError, had_time: bool) -> Option<HostHealth> {
     match error.class() {
-        Class::Dns | Class::Connect | Class::Tls | Class::Timeout(_) | Class::Protocol => Some(HostHealth::Ill),
+        Class::Timeout(_) => had_time.then_some(HostHealth::Ill),
+        Class::Dns | Class::Connect | Class::Tls | Class::Protocol => Some(HostHealth::Ill),
         // It answered.
         Class::TooLarge => Some(HostHealth::Well),
         _ => None,
