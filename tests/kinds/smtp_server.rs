@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tokio::io::{AsyncBufReadExt, BufReader};
-use tokio::process::{Child, Command};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::process::{Child, ChildStdin, Command};
 
 /// Machines are slow; nothing here should take that long.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(120);
@@ -51,6 +51,7 @@ fn run(command: &mut std::process::Command) {
 pub(crate) struct SmtpServer {
     pub(crate) port: u16,
     told: Arc<Mutex<Vec<Value>>>,
+    input: tokio::sync::Mutex<ChildStdin>,
     _process: Child,
 }
 
@@ -74,25 +75,48 @@ impl SmtpServer {
                 lock(&telling).push(event);
             }
         });
-        let mut server = Self { port: 0, told, _process: process };
-        let listening = eventually("the SMTP server", async || server.events("listening").pop()).await;
+        let input = tokio::sync::Mutex::new(process.stdin.take().unwrap());
+        let mut server = Self { port: 0, told, input, _process: process };
+        let listening = eventually("the SMTP server", async || server.told_about("listening").pop()).await;
         server.port = listening["port"].as_u64().unwrap().try_into().unwrap();
         server
     }
 
-    /// What it told about one thing, in order.
-    pub(crate) fn events(&self, name: &str) -> Vec<Value> {
+    fn told_about(&self, name: &str) -> Vec<Value> {
         lock(&self.told).iter().filter(|event| event["event"] == name).cloned().collect()
     }
 
+    /// What it has told about one thing until now, in order.
+    pub(crate) async fn events(&self, name: &str) -> Vec<Value> {
+        let nonce = uuid::Uuid::now_v7().to_string();
+        let mut input = self.input.lock().await;
+        input.write_all(format!("{nonce}\n").as_bytes()).await.unwrap();
+        input.flush().await.unwrap();
+        eventually("the SMTP server to read", async || {
+            self.told_about("read").iter().any(|event| event["line"] == nonce.as_str()).then_some(())
+        })
+        .await;
+        self.told_about(name)
+    }
+
     /// The mails it stored.
-    pub(crate) fn mails(&self) -> Vec<Value> {
-        self.events("mail")
+    pub(crate) async fn mails(&self) -> Vec<Value> {
+        self.events("mail").await
     }
 
     /// How often a command was given.
-    pub(crate) fn count(&self, stage: &str) -> usize {
-        self.events("stage").iter().filter(|event| event["stage"] == stage).count()
+    pub(crate) async fn count(&self, stage: &str) -> usize {
+        self.events("stage").await.iter().filter(|event| event["stage"] == stage).count()
+    }
+
+    /// Waits until a command was given.
+    pub(crate) async fn was_told(&self, stage: &str) {
+        eventually(stage, async || (self.count(stage).await > 0).then_some(())).await;
+    }
+
+    /// How many connections there were.
+    pub(crate) async fn connections(&self) -> usize {
+        self.events("connected").await.len()
     }
 
     pub(crate) fn plain_url(&self) -> String {

@@ -21,6 +21,12 @@ const SUBJECT_MAX_CHARS: usize = 998;
 /// 9999-12-31T23:59:59Z: later, a year has no four digits and there is no way to write the date.
 const LATEST_DATE: Duration = Duration::from_secs(253_402_300_799);
 
+/// 76: the length that lines are folded at.
+const FOLDED_WORD_MAX: usize = 76;
+
+/// 60 characters of text in an encoded word, which may have 75 with its frame (RFC 2047).
+const ENCODED_TEXT_MAX: usize = 60;
+
 /// A mail, ready to be sent.
 #[derive(Debug)]
 pub(super) struct Email {
@@ -60,7 +66,7 @@ impl Email {
         let mut message = Message::builder()
             .header(header::From::from(Mailboxes::from(from.clone())))
             .header(header::To::from(list(&recipients.to)))
-            .header(header::Subject::from(job.subject.clone()))
+            .raw_header(subject(&job.subject))
             .header(header::Date::new(date.clamp(SystemTime::UNIX_EPOCH, SystemTime::UNIX_EPOCH + LATEST_DATE)))
             .message_id(Some(message_id.clone()))
             // No automatic answers to an automatic mail (RFC 3834).
@@ -97,6 +103,31 @@ impl Email {
 
 fn list(mailboxes: &[Mailbox]) -> Mailboxes {
     mailboxes.iter().cloned().collect()
+}
+
+/// The subject, in lines that no server refuses. lettre folds between words and would leave a long word as one line.
+fn subject(text: &str) -> HeaderValue {
+    let name = HeaderName::new_from_ascii_str("Subject");
+    if text.split(' ').all(|word| word.len() <= FOLDED_WORD_MAX) {
+        return HeaderValue::new(name, text.to_owned());
+    }
+    let mut words = vec![String::new()];
+    for c in text.chars() {
+        let mut encoded = String::new();
+        for byte in c.encode_utf8(&mut [0; 4]).bytes() {
+            match byte {
+                b' ' => encoded.push('_'),
+                byte if byte.is_ascii_alphanumeric() => encoded.push(char::from(byte)),
+                byte => encoded.push_str(&format!("={byte:02X}")),
+            }
+        }
+        match words.last_mut() {
+            Some(word) if word.len() + encoded.len() <= ENCODED_TEXT_MAX => word.push_str(&encoded),
+            _ => words.push(encoded),
+        }
+    }
+    let words: Vec<_> = words.iter().map(|word| format!("=?utf-8?q?{word}?=")).collect();
+    HeaderValue::dangerous_new_pre_encoded(name, text.to_owned(), words.join("\r\n "))
 }
 
 /// One version of the text. A lone CR becomes a line end: some servers take it for one, and what follows it could then be
@@ -185,6 +216,15 @@ mod tests {
     fn a_subject_of_998_characters_is_accepted_and_no_longer_one() {
         assert_eq!(check(&SendEmail::new("a@x.example", "ü".repeat(998), "b")), Ok(()));
         assert!(check(&SendEmail::new("a@x.example", "ü".repeat(999), "b")).is_err());
+    }
+
+    #[test]
+    fn no_line_is_longer_than_a_server_takes_whatever_the_subject() {
+        for subject in ["x".repeat(998), "ü".repeat(998), format!("a {} ü", "=?_".repeat(300)), "a ".repeat(499)] {
+            let bytes = built(&SendEmail::new("a@x.example", subject, "b"), JobId::new()).bytes;
+            let text = String::from_utf8(bytes).unwrap();
+            assert!(text.is_ascii() && text.split("\r\n").all(|line| line.len() <= 90), "{text}");
+        }
     }
 
     #[test]
