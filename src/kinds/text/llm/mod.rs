@@ -214,7 +214,7 @@ impl Model {
                 Failure { no_sooner_than: retry_after(&answer.headers), ..Failure::new(said, false) }
             }
             404 => Failure::new(format!("{said}: check the URL and the model's name"), true),
-            300..400 => Failure::new(format!("{said}: redirects are not followed, check the URL"), true),
+            300..=399 => Failure::new(format!("{said}: redirects are not followed, check the URL"), true),
             _ => Failure::new(said, true),
         }
     }
@@ -236,7 +236,7 @@ impl Model {
         let answer = answer.map_err(|error| format!("the model's server did not answer: {error}"))?;
         match answer.status.as_u16() {
             // Not every server has that list.
-            200..300 | 404 | 405 => Ok(()),
+            200..=299 | 404 | 405 => Ok(()),
             _ => Err(self.failure(&answer).text),
         }
     }
