@@ -22,5 +22,6 @@ pub mod text;
 pub mod webhook;
 
 pub use payloads::{
-    Addresses, Fit, ImageFormat, Method, ResizeImage, SendEmail, SummarizeText, WebhookDelivery, definitions,
+    Addresses, Fit, HttpRequest, ImageFormat, Method, RequestMethod, ResizeImage, Secrets, SendEmail, SummarizeText,
+    WebhookDelivery, definitions,
 };

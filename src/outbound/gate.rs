@@ -101,6 +101,11 @@ impl HostGate {
             Admission::Tripped { since, next_probe } => Entry::Tripped { since, next_probe },
         }
     }
+
+    #[cfg(test)]
+    pub(super) fn known_hosts(&self) -> usize {
+        self.shared.hosts().known.len()
+    }
 }
 
 impl Default for HostGate {

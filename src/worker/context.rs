@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Instant;
 
 use tokio_util::sync::CancellationToken;
 
@@ -83,6 +84,12 @@ impl<S> Context<S> {
         &self.worker
     }
 
+    /// When the attempt is stopped as timed out, if the job or its handler has a timeout. A handler that waits for others
+    /// ends its own waits a little before, so that the error says what it waited for.
+    pub fn deadline(&self) -> Option<Instant> {
+        self.attempt.deadline.get().copied()
+    }
+
     /// The state given to [`Worker::with_state`](super::Worker::with_state).
     pub fn state(&self) -> &S {
         &self.state
@@ -118,6 +125,7 @@ pub(super) struct Attempt {
     queue_name: QueueName,
     pub(super) number: u32,
     max_attempts: u32,
+    deadline: OnceLock<Instant>,
     stop: CancellationToken,
     reason: OnceLock<StopReason>,
     progress: Mutex<Option<Progress>>,
@@ -134,6 +142,7 @@ impl Attempt {
             queue_name: job.queue.clone(),
             number: job.attempts,
             max_attempts: job.max_attempts,
+            deadline: OnceLock::new(),
             stop: CancellationToken::new(),
             reason: OnceLock::new(),
             progress: Mutex::default(),
@@ -149,6 +158,11 @@ impl Attempt {
 
     pub(super) fn is_handed_over(&self) -> bool {
         self.handed_over.load(Ordering::SeqCst)
+    }
+
+    /// Set once, before the handler starts.
+    pub(super) fn set_deadline(&self, deadline: Instant) {
+        let _ = self.deadline.set(deadline);
     }
 
     /// Tells the handler to stop. The first reason is kept.
