@@ -56,11 +56,15 @@ fn s46_bombs_are_refused_before_they_are_decoded() {
     is_too_large("an animation whose frame is larger than it", &corpus::extended_webp(2, 1, 1, &animation));
     is_too_large("a webp of 16 million × 16 million", &corpus::extended_webp(0, 1 << 24, 1 << 24, &bitstream));
 
-    let mut claims = corpus::extended_webp(0x20, 10, 10, &[(*b"ICCP", vec![0; 4]), (*b"VP8 ", vp8(10, 10))]);
-    claims[34..38].copy_from_slice(&0xffff_fff0u32.to_le_bytes());
+    let mut chunks = corpus::webp_chunks(&corpus::encoded(DynamicImage::new_rgb8(8, 8), Format::WebP));
+    chunks.push((*b"ICCP", vec![0; 4]));
+    let mut claims = corpus::extended_webp(0x20, 8, 8, &chunks);
+    assert!(resized(&claims).is_ok());
+    let length = claims.len() - 8;
+    claims[length..length + 4].copy_from_slice(&0xffff_fff0u32.to_le_bytes());
     is_broken("a webp with a profile of 4 GiB, it says", &claims);
-    let nested = (0..300_000).fold(Vec::new(), |mut file, _| {
-        file.extend([b"ANMF".to_vec(), vec![0xff, 0xff, 0, 0], vec![0; 16]].concat());
+    let nested = (1..=300_000u32).rev().fold(vec![0; 16], |mut file, left| {
+        file.extend([&b"ANMF"[..], &(left * 24 - 8).to_le_bytes(), &[0; 16]].concat());
         file
     });
     is_broken("a webp of frames in frames", &corpus::extended_webp(2, 1, 1, &[(*b"ANMF", nested)]));

@@ -187,8 +187,10 @@ fn s23_metadata_is_gone_from_every_result() {
         let picture = DynamicImage::from(corpus::picture(8)).to_rgb8();
         let source = corpus::with_exif(&corpus::encoded(picture, format), format, &corpus::exif(1));
         assert!(contains(&source, corpus::CANARY.as_bytes()), "{format:?}: it was there");
-        for result in [ImageFormat::Jpeg, ImageFormat::Png, ImageFormat::Webp] {
-            let bytes = resized(&source, &job_for(24, 16, Fit::Fill, result)).bytes;
+        let results = [ImageFormat::Jpeg, ImageFormat::Png, ImageFormat::Webp];
+        // Also when nothing is to be resized.
+        for (result, (width, height)) in results.into_iter().flat_map(|it| [(it, (24, 16)), (it, (48, 32))]) {
+            let bytes = resized(&source, &job_for(width, height, Fit::Fill, result)).bytes;
             for trace in [corpus::CANARY.as_bytes(), b"Exif", b"EXIF", b"eXIf", b"GPS"] {
                 assert!(!contains(&bytes, trace), "{format:?} to {result:?}: {:?}", String::from_utf8_lossy(trace));
             }
