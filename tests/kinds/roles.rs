@@ -355,6 +355,22 @@ async fn images_go_to_a_directory_beside_the_database() {
 }
 
 #[test]
+fn a_directory_that_nobody_asked_for_stops_nobody() {
+    let world = World::new();
+    write(&world.path("images"), "a file is in the way");
+    let server = world.serve(&[]);
+    let banner = whole_banner(&server);
+    assert!(banner.contains("not set up: set STEADFAST_IMAGE_STORE"), "{banner}");
+    let payload = json!({"source_url": "https://example.org/a.png", "width": 1, "height": 1});
+    let (status, problem) = server.post("/jobs", &json!({"kind": "resize_image", "payload": payload}));
+    assert_eq!(status, 422, "{problem}");
+    server.stop();
+    let asked_for = format!("file://{}", world.path("images").display());
+    let done = ended(world.steadfast().arg("serve").env("STEADFAST_IMAGE_STORE", &asked_for));
+    assert!(done.one_line(2).contains("resize_image"), "{}", done.stderr);
+}
+
+#[test]
 fn s38_a_job_stored_under_other_rules_fails_for_good_and_says_why() {
     let world = World::new();
     let before = world.serve(&[

@@ -116,7 +116,15 @@ async fn a_pushed_kind_calls_its_endpoint_and_secrets_are_in_no_log() {
          [kinds.http_request]\nmax_attempts = 2\n"
     );
     file(&world, &text, 0o644);
-    let server = world.serve(&[("APP_AUTH", "Bearer canary-auth"), ("RUST_LOG", "trace")]);
+    let (listener, port) = crate::programs::taken_port();
+    drop(listener);
+    let smtp = format!("smtp://me:canary-password@127.0.0.1:{port}");
+    let server = world.serve(&[
+        ("APP_AUTH", "Bearer canary-auth"),
+        ("RUST_LOG", "trace"),
+        ("STEADFAST_SMTP_URL", &smtp),
+        ("STEADFAST_MAIL_FROM", "a@example.org"),
+    ]);
     until("the banner is complete", || server.banner().contains("Ctrl-C").then_some(()));
     let banner = server.banner();
     assert!(
@@ -142,9 +150,18 @@ async fn a_pushed_kind_calls_its_endpoint_and_secrets_are_in_no_log() {
     assert_eq!((seen[1].method.as_str(), &*seen[1].path), ("GET", "/jobs/users/7"));
     let (status, problem) = server.post("/jobs", &json!({"kind": "welcome", "payload": {}}));
     assert_eq!(status, 422, "its schema holds: {problem}");
+    // Nobody listens there, so it fails; the error is stored and logged.
+    let mail = json!({"to": "a@example.org", "subject": "s", "body": "b"});
+    let (_, mail) = server.post("/jobs", &json!({"kind": "send_email", "payload": mail}));
+    let path = format!("/jobs/{}", mail["id"].as_str().unwrap());
+    let mail = until("the mail fails", || Some(server.json(&path)).filter(|job| !job["last_error"].is_null()));
+    let signed = json!({"kind": "webhook_delivery", "payload": {"endpoint": "app", "body": 1, "secret": KEY}});
+    let webhook = server.post("/jobs", &signed).1;
     let log = server.stop();
-    for canary in ["canary-auth", &KEY[6..]] {
-        assert!(!log.contains(canary) && !banner.contains(canary), "{canary} was shown");
+    for canary in ["canary-auth", "canary-password", &KEY[6..]] {
+        for said in [&log, &banner, &mail.to_string(), &webhook.to_string()] {
+            assert!(!said.contains(canary), "{canary} was shown: {said}");
+        }
     }
 }
 

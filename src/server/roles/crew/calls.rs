@@ -46,6 +46,9 @@ impl Calls {
             Err(error @ NoRoots::System) => return Err(SettingsError(error.to_string())),
             Err(error) => return Err(SettingsError(format!("setting outbound_ca_file: {error}"))),
         };
+        if let Some(allowed) = policy.describe() {
+            tracing::info!("callers' URLs may lead to {allowed} (outbound_allow)");
+        }
         Ok(Some(Self { policy, roots, directory, gate: HostGate::with_in_flight_max(outbound.per_host) }))
     }
 
