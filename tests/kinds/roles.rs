@@ -133,8 +133,12 @@ async fn an_api_accepts_what_only_workers_know_and_a_worker_claims_only_what_it_
     let mailed = enqueue(&api, &mail());
     let named = json!({"kind": "webhook_delivery", "payload": {"endpoint": "crm", "body": 1}});
     enqueue(&api, &named);
-    let (status, problem) = api.post("/jobs", &webhook("http://127.0.0.1:9/"));
-    assert_eq!(status, 422, "what needs no knowledge of the workers is checked here, too: {problem}");
+    // What needs no knowledge of the workers is checked here, too.
+    let injected = json!({"to": "a@example.org\r\nBcc: b@example.org", "subject": "s", "body": "b"});
+    for job in [webhook("http://127.0.0.1:9/"), json!({"kind": "send_email", "payload": injected})] {
+        let (status, problem) = api.post("/jobs", &job);
+        assert_eq!(status, 422, "{problem}");
+    }
 
     let worker = Running::start(role(&world, "worker", &database.url, &[]));
     let left = until("it says what it leaves", || worker.banner().lines().nth(1).map(str::to_owned));
