@@ -14,7 +14,7 @@ use steadfast::{Job, JobRecord, Json, Status};
 use tokio::sync::Notify;
 
 use crate::receiver::{Receiver, Reply, Seen};
-use crate::world::{Log, Running, World, in_time, trusted};
+use crate::world::{Log, Running, TIMEOUT, World, in_time, trusted};
 
 const KEY: &str = "sk-canary-key";
 
@@ -280,7 +280,8 @@ async fn a_text_longer_than_the_model_is_given_is_shortened_first() {
 async fn cancelling_the_job_hangs_up() {
     let world = world(3).await;
     let model = Receiver::always(completion("too late", "stop").held()).await;
-    let worker = start(&world, settings(&model));
+    // Longer than a test waits: it is not the timeout that hangs up.
+    let worker = start(&world, settings(&model).timeout(2 * TIMEOUT));
     let id = enqueue(&world).await;
     model.sees(1).await;
     world.queue.cancel(id).await.unwrap();
