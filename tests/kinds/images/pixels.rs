@@ -284,8 +284,10 @@ fn the_first_frame_of_an_animation_is_resized_and_the_result_says_so() {
 #[test]
 fn a_result_with_too_many_pixels_is_refused() {
     let source = corpus::encoded(corpus::picture(8), Format::Png);
-    let refused = resize(&source, &job_for(8192, 8192, Fit::Fill, ImageFormat::Jpeg), &PixelRules::default());
-    assert!(matches!(refused, Err(NotResized::TooLarge(_))), "{refused:?}");
+    for (width, height, format) in [(8192, 8192, ImageFormat::Jpeg), (4096, 4097, ImageFormat::Webp)] {
+        let refused = resize(&source, &job_for(width, height, Fit::Fill, format), &PixelRules::default());
+        assert!(matches!(refused, Err(NotResized::TooLarge(_))), "{format:?}: {refused:?}");
+    }
 }
 
 fn name_of(format: Format) -> &'static str {
