@@ -36,7 +36,8 @@ fn difference(one: &RgbaImage, other: &RgbaImage) -> u8 {
 }
 
 /// A source: its name, the upright picture, how exact its pixels are, and the file for an orientation.
-type Source = (&'static str, Format, RgbaImage, u8, Box<dyn Fn(&RgbaImage) -> Vec<u8>>);
+type Source = (&'static str, Format, RgbaImage, u8, Encode);
+type Encode = Box<dyn Fn(&RgbaImage) -> Vec<u8>>;
 
 fn sources() -> Vec<Source> {
     let (opaque, transparent) = (corpus::picture(16), corpus::transparent_picture(16));
@@ -45,7 +46,7 @@ fn sources() -> Vec<Source> {
     let grey_transparent = DynamicImage::from(DynamicImage::from(transparent.clone()).to_luma_alpha8()).to_rgba8();
     let mut cut_out = opaque.clone();
     cut_out.pixels_mut().filter(|pixel| pixel[1] == 0).for_each(|pixel| *pixel = Rgba([0, 0, 0, 0]));
-    let as_is = |form: fn(DynamicImage) -> DynamicImage, format| -> Box<dyn Fn(&RgbaImage) -> Vec<u8>> {
+    let as_is = |form: fn(DynamicImage) -> DynamicImage, format| -> Encode {
         Box::new(move |picture| corpus::encoded(form(picture.clone().into()), format))
     };
     let mut sources: Vec<Source> = vec![
