@@ -203,6 +203,22 @@ async fn a_source_that_is_away_is_asked_again_and_not_sooner_than_it_says() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn s45_a_host_that_is_down_is_not_called_for_every_job_and_delays_no_other() {
+    let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let receiver = Receiver::always(Reply::status(200).body(photograph())).await;
+    let images = Images::with(guarded()).await;
+    let down = || ResizeImage::new(format!("http://{nobody}/a.jpg"), 10, 10);
+    let first = images.run(down()).await;
+    assert!(first.last_error.unwrap().contains("connect"));
+
+    let id = images.world.enqueue(down()).await;
+    let waiting = images.world.reaches(id, Status::Retrying).await;
+    assert!(waiting.last_error.unwrap().contains("not tried"));
+    assert!(waiting.run_at.duration_since(waiting.updated_at).as_secs() >= 1, "not before somebody may try");
+    result_of(&images.run(ResizeImage::new(receiver.url("/a.jpg"), 10, 10)).await);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn s38_a_payload_that_passed_no_door_is_refused_by_the_handler() {
     let receiver = Receiver::always(Reply::status(200).body(photograph())).await;
     let images = Images::with(strictly_guarded()).await;

@@ -35,7 +35,8 @@ pub use render::{NotResized, PixelRules, Resized, SourceFormat, resize};
 pub use settings::{ImageSettings, ImageSetupError, ImageStoreSettings, S3Key, S3Settings};
 
 use super::{Fit, ResizeImage};
-use crate::outbound::{HostGate, Outbound, Policy, Target};
+use crate::outbound::{HostGate, Outbound, Policy, Target, expect_kind};
+use crate::queue::Job;
 use crate::worker::{Completion, Context, JobError, StopReason};
 use encode::names;
 use fetch::{Fetched, Fetcher};
@@ -95,6 +96,7 @@ impl ImageResizer {
             return Err(ImageSetupError::NotAPublicUrl);
         }
         let store = Store::open(&settings.store, trusted)?;
+        expect_kind(ResizeImage::KIND);
         let fetcher = Fetcher { guarded, gate: HostGate::default(), max_bytes: settings.max_bytes };
         let shared = Shared {
             fetcher,

@@ -13,7 +13,8 @@ use crate::kinds::{ImageFormat, ResizeImage};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PixelRules {
-    /// The most pixels of a source, and of a result that is enlarged. About 12 bytes of memory are needed for each.
+    /// The most pixels of a source, and of a result: 16 megapixels at most if that is WebP. Up to 12 bytes of memory are
+    /// needed for each.
     pub max_pixels: u64,
     /// The quality of JPEG and lossy WebP, 1 to 100.
     pub quality: u8,
@@ -21,6 +22,9 @@ pub struct PixelRules {
 
 /// 40 megapixels: larger than what cameras of phones make by default, and 480 MB at worst.
 const MAX_PIXELS: u64 = 40_000_000;
+
+/// 16 megapixels: its encoder takes 24 bytes for each, twice as much as everything else.
+const WEBP_PIXELS_MAX: u64 = 1 << 24;
 
 /// 82: differences to the original are hard to see, and files half as large as at 92.
 const QUALITY: u8 = 82;
@@ -149,9 +153,9 @@ pub(super) fn resize_in_steps(
     let (source_format, animated) = (looked.format, looked.animated);
     let (source_width, source_height) = (looked.width, looked.height);
     let format = job.format.unwrap_or_else(|| source_format.result());
+    let most = if format == ImageFormat::Webp { rules.max_pixels.min(WEBP_PIXELS_MAX) } else { rules.max_pixels };
     // Before decoding, as it depends on the sizes alone.
-    let decoded =
-        decode(looked, |orientation| plan(job, (source_width, source_height), orientation, rules.max_pixels))?;
+    let decoded = decode(looked, |orientation| plan(job, (source_width, source_height), orientation, most))?;
     checked(Step::Decoded)?;
     let few_colors = format == ImageFormat::Webp && decoded.has_few_colors();
     let (image, profile) = resized(decoded)?;

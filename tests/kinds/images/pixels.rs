@@ -36,7 +36,8 @@ fn difference(one: &RgbaImage, other: &RgbaImage) -> u8 {
 }
 
 /// A source: its name, the upright picture, how exact its pixels are, and the file for an orientation.
-type Source = (&'static str, Format, RgbaImage, u8, Box<dyn Fn(&RgbaImage) -> Vec<u8>>);
+type Source = (&'static str, Format, RgbaImage, u8, Encode);
+type Encode = Box<dyn Fn(&RgbaImage) -> Vec<u8>>;
 
 fn sources() -> Vec<Source> {
     let (opaque, transparent) = (corpus::picture(16), corpus::transparent_picture(16));
@@ -45,7 +46,7 @@ fn sources() -> Vec<Source> {
     let grey_transparent = DynamicImage::from(DynamicImage::from(transparent.clone()).to_luma_alpha8()).to_rgba8();
     let mut cut_out = opaque.clone();
     cut_out.pixels_mut().filter(|pixel| pixel[1] == 0).for_each(|pixel| *pixel = Rgba([0, 0, 0, 0]));
-    let as_is = |form: fn(DynamicImage) -> DynamicImage, format| -> Box<dyn Fn(&RgbaImage) -> Vec<u8>> {
+    let as_is = |form: fn(DynamicImage) -> DynamicImage, format| -> Encode {
         Box::new(move |picture| corpus::encoded(form(picture.clone().into()), format))
     };
     let mut sources: Vec<Source> = vec![
@@ -284,8 +285,10 @@ fn the_first_frame_of_an_animation_is_resized_and_the_result_says_so() {
 #[test]
 fn a_result_with_too_many_pixels_is_refused() {
     let source = corpus::encoded(corpus::picture(8), Format::Png);
-    let refused = resize(&source, &job_for(8192, 8192, Fit::Fill, ImageFormat::Jpeg), &PixelRules::default());
-    assert!(matches!(refused, Err(NotResized::TooLarge(_))), "{refused:?}");
+    for (width, height, format) in [(8192, 8192, ImageFormat::Jpeg), (4096, 4097, ImageFormat::Webp)] {
+        let refused = resize(&source, &job_for(width, height, Fit::Fill, format), &PixelRules::default());
+        assert!(matches!(refused, Err(NotResized::TooLarge(_))), "{format:?}: {refused:?}");
+    }
 }
 
 fn name_of(format: Format) -> &'static str {
