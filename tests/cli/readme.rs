@@ -126,10 +126,12 @@ impl Drop for TourReceiver {
 #[test]
 fn the_tour_of_the_readme_goes_as_printed() {
     let (world, blocks) = (World::new(), tour());
-    let of = |language: &str| blocks.iter().filter(|block| block.language == language).map(|block| &*block.text);
-    let texts: Vec<&str> = of("text").collect();
+    let of = |language: &str| -> Vec<&str> {
+        blocks.iter().filter(|block| block.language == language).map(|block| &*block.text).collect()
+    };
+    let texts = of("text");
     let [banner, accepted, misspelt, done, received] = texts[..] else { panic!("{} blocks of text", texts.len()) };
-    let shell: Vec<&str> = of("sh").collect();
+    let shell = of("sh");
     let [enqueue, look, restart, receiver, deliver, work] = shell[..] else { panic!("{} blocks of sh", shell.len()) };
 
     // As many as on a machine with two processors, which is where it was printed.

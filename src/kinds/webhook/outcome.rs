@@ -54,26 +54,22 @@ impl Meaning {
 
     /// The failure to record; the caller has dealt with [`Meaning::Delivered`].
     pub(crate) fn failure(self, answer: &Answer, excerpt: Option<&Excerpt>) -> JobError {
-        let status = answer.status.as_u16();
-        let said = excerpt.map(|excerpt| excerpt.text.as_str()).filter(|text| !text.is_empty());
-        let said = said.map(|text| format!(": {text}")).unwrap_or_default();
-        let took = seconds(answer.took);
-        match self {
-            Self::Gone => {
-                JobError::permanent(format!("HTTP {status} after {took}, gone: the receiver asks to stop{said}"))
+        let (status, took) = (answer.status.as_u16(), seconds(answer.took));
+        let error = match self {
+            Self::Gone => JobError::permanent(format!("HTTP {status} after {took}, gone: the receiver asks to stop")),
+            Self::Final => JobError::permanent(format!("HTTP {status} after {took}, not retried")),
+            Self::Redirect => {
+                return JobError::new(format!(
+                    "HTTP {status} to another place after {took}: redirects are never followed, change the url"
+                ));
             }
-            Self::Final => JobError::permanent(format!("HTTP {status} after {took}, not retried{said}")),
-            Self::Redirect => JobError::new(format!(
-                "HTTP {status} to another place after {took}: redirects are never followed, change the url"
-            )),
-            Self::Busy => {
-                let error = JobError::new(format!("HTTP {status} after {took}{said}"));
-                match retry_after(&answer.headers) {
-                    Some(floor) => error.retry_no_sooner_than(floor),
-                    None => error,
-                }
-            }
-            Self::Delivered | Self::Failed => JobError::new(format!("HTTP {status} after {took}{said}")),
+            Self::Busy | Self::Failed | Self::Delivered => JobError::new(format!("HTTP {status} after {took}")),
+        };
+        let floor = retry_after(&answer.headers).filter(|_| self == Self::Busy);
+        let error = floor.into_iter().fold(error, JobError::retry_no_sooner_than);
+        match excerpt.map(|excerpt| excerpt.text.as_str()).filter(|text| !text.is_empty()) {
+            Some(text) => error.unlogged(format!(": {text}")),
+            None => error,
         }
     }
 }

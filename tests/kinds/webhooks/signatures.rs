@@ -25,7 +25,7 @@ use crate::world::{World, node_directory, python_tool};
 async fn s22_the_bytes_that_arrive_are_those_that_were_signed_and_those_that_the_producer_wrote() {
     let bodies = [
         r#"{"b":1,"a":1e2,"n":12345678901234567890123}"#,
-        r#"{ "spaces" : [ 1 , 2 ] , "twice": 1, "twice": 2, "escaped": "\u00e9\/", "plain": "é😀" }"#,
+        r#"{ "spaces" : [ 1 , 2 ] , "tab": "\t", "escaped": "\u00e9\/", "plain": "é😀" }"#,
         r#""only text""#,
         "null",
         "-0.0",
