@@ -6,7 +6,7 @@ everything before it. It ends with its input. Settings, all optional:
 
 refuse    {address: reply}: the answer to RCPT for this address
 fault     {"stage", "how", "reply", "times"}: what goes wrong at a stage: CONNECT, EHLO, STARTTLS, AUTH, MAIL, RCPT, DATA
-          or DOT (after the mail was stored, unless it is refused). how: hang, drop or reply; times: how often, else always
+          or DOT (after the mail was stored, unless it is refused). how: hang, drop, slow (2 s) or reply; times: how often
 login     [user, password]: required, and offered only after TLS if there is TLS
 tls       {"certificate", "key"}: files; with "implicit": true TLS from the start, with "offered": false STARTTLS is not
           offered, with "injected": text that is sent, unencrypted, behind the answer to STARTTLS
@@ -77,6 +77,9 @@ class Server(SMTP):
             return False
         if "times" in fault:
             fault["times"] -= 1
+        if fault["how"] == "slow":
+            await asyncio.sleep(2)
+            return False
         if fault["how"] == "hang":
             # The timer would close the connection.
             self._reset_timeout(3600)
