@@ -31,7 +31,7 @@ enum MetricType {
 use MetricType::{Counter, Gauge, Histogram};
 
 /// All but the depths, which are looked up at every scrape.
-const FAMILIES: [(&str, MetricType, &str); 12] = [
+const FAMILIES: [(&str, MetricType, &str); 16] = [
     ("worker_jobs_started_total", Counter, "Attempts that this process began, by kind."),
     ("worker_jobs_completed_total", Counter, "Attempts that this process ended, by kind and outcome."),
     ("worker_job_duration_seconds", Histogram, "How long an attempt ran in this process, by kind and outcome."),
@@ -44,6 +44,14 @@ const FAMILIES: [(&str, MetricType, &str); 12] = [
     ("llm_tokens_total", Counter, "Tokens that the language model's server counted, by direction."),
     ("http_requests_total", Counter, "Requests answered, by route, method and status."),
     ("http_request_duration_seconds", Histogram, "How long a request took, by route, method and status."),
+    ("outbound_requests_total", Counter, "Calls that built-in kinds made to other servers, by kind and outcome."),
+    ("outbound_request_seconds", Histogram, "How long a call to another server took, by kind."),
+    (
+        "outbound_addresses_refused_total",
+        Counter,
+        "Addresses that a URL led to and the outbound policy does not allow.",
+    ),
+    ("outbound_hosts_tripped", Gauge, "Hosts that have been failing and are only probed for now."),
 ];
 
 /// Describes all of them, and begins those whose labels are the same in every process.

@@ -17,7 +17,7 @@ use hyper_util::rt::{TokioExecutor, TokioTimer};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::answer::{Answer, Clocks};
-use super::connect::{Connector, PROGRESS, Progress, StageLimits};
+use super::connect::{Connector, PROGRESS, Progress, Timings};
 use super::error::{Class, OutboundError, Stage, TimeoutOf};
 use super::judge::Policy;
 use super::metrics::call_ended;
@@ -30,8 +30,8 @@ use crate::planted::{Bug, planted};
 const IDLE_MAX: Duration = Duration::from_secs(4);
 /// 4: enough for a busy receiver, little for one that nobody calls again.
 const IDLE_PER_HOST_MAX: usize = 4;
-/// 5 minutes: a connection that is always busy would never follow its name to another address.
-const CLIENT_AGE_MAX: Duration = Duration::from_secs(300);
+/// A day: no job may run longer, and no clock overflows.
+const TOTAL_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 /// 64 KiB, 100: more than any server's headers, and all that is held of them.
 const HEADERS_BYTES_MAX: usize = 64 * 1024;
 const HEADERS_MAX: usize = 100;
@@ -52,16 +52,16 @@ struct Shared {
 impl Outbound {
     /// For URLs that callers give: every address is judged.
     pub fn guarded(policy: Policy, network: Network, roots: Roots) -> Self {
-        Self::new(Some(policy), network, roots, StageLimits::default())
+        Self::new(Some(policy), network, roots, Timings::default())
     }
 
     /// For URLs that the operator wrote: endpoints, buckets, models. They may lead anywhere.
     pub fn trusted(network: Network, roots: Roots) -> Self {
-        Self::new(None, network, roots, StageLimits::default())
+        Self::new(None, network, roots, Timings::default())
     }
 
-    pub(super) fn new(policy: Option<Policy>, network: Network, roots: Roots, limits: StageLimits) -> Self {
-        let connector = Connector { policy: policy.map(Arc::new), network, roots, limits };
+    pub(super) fn new(policy: Option<Policy>, network: Network, roots: Roots, timings: Timings) -> Self {
+        let connector = Connector { policy: policy.map(Arc::new), network, roots, timings };
         Self { shared: Arc::new(Shared { connector, current: Mutex::new(None) }) }
     }
 
@@ -73,6 +73,7 @@ impl Outbound {
     /// Sends a request and reads its answer, whatever its status. Redirects are answers. Dropping the future closes the
     /// connection.
     pub async fn send(&self, request: Request, limits: Limits) -> Result<Answer, OutboundError> {
+        let limits = Limits { total: limits.total.min(TOTAL_MAX), ..limits };
         let (kind, started) = (request.kind, Instant::now());
         let result = if planted(Bug::RedirectFollowed) {
             self.follow(request, &limits, started).await
@@ -93,15 +94,17 @@ impl Outbound {
             sleep(limits.first_byte).await;
         };
         let response = tokio::select! {
+            // In this order: what is over at the same moment is told the same way every time.
+            biased;
             response = answering => response.map_err(|error| exchange_error(&error))?,
-            () = first_byte_is_late => {
-                return Err(OutboundError::timeout(Stage::FirstByte, limits.first_byte, TimeoutOf::Stage));
-            }
             () = sleep_until(started + limits.total) => {
                 return Err(OutboundError::timeout(progress.stage(), limits.total, TimeoutOf::Call));
             }
+            () = first_byte_is_late => {
+                return Err(OutboundError::timeout(Stage::FirstByte, limits.first_byte, TimeoutOf::Stage));
+            }
         };
-        let clocks = Clocks { started, between_frames: self.shared.connector.limits.between_frames };
+        let clocks = Clocks { started, between_frames: self.shared.connector.timings.between_frames };
         Answer::read(response, limits, clocks).await
     }
 
@@ -109,7 +112,7 @@ impl Outbound {
     fn client(&self) -> HttpClient {
         let mut current = self.shared.current.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((made, client)) = &*current
-            && made.elapsed() < CLIENT_AGE_MAX
+            && made.elapsed() < self.shared.connector.timings.client_age
         {
             return client.clone();
         }

@@ -9,17 +9,14 @@ use std::future::Future;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use http::Uri;
 use http::uri::Scheme;
-use hyper_util::client::legacy::connect::{Connected, Connection};
 use hyper_util::rt::TokioIo;
 use rustls::pki_types::ServerName;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_rustls::TlsConnector;
@@ -30,32 +27,38 @@ use super::judge::{Policy, Verdict, not_public_literal};
 use super::metrics::address_refused;
 use super::network::Network;
 use super::tls::{Roots, handshake_error};
+use super::wire::Wire;
 use crate::planted::{Bug, planted};
 
 /// 4: a name with more dead addresses than that is dead.
 const ADDRESSES_MAX: usize = 4;
 
-/// How long each stage of a connection may take. Tests shorten them.
+/// How long each stage may take, and a client be used. Tests shorten them.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct StageLimits {
+pub(super) struct Timings {
+    /// 5 s: one lost packet and the resolver's retry.
     pub(super) dns: Duration,
+    /// 3 s for an address: two lost SYNs.
     pub(super) connect_each: Duration,
+    /// 10 s for all addresses of a name.
     pub(super) connect_all: Duration,
+    /// 5 s: a handshake across the world with a slow server.
     pub(super) tls: Duration,
+    /// 10 s between two pieces of a body: slower is stalled.
     pub(super) between_frames: Duration,
+    /// 5 minutes: a connection that is always busy would never follow its name to another address.
+    pub(super) client_age: Duration,
 }
 
-impl Default for StageLimits {
-    /// 5 s for DNS: one lost packet and the resolver's retry. 3 s for an address: two lost SYNs. 10 s for all of them. 5 s
-    /// for a handshake across the world, on a slow server. 10 s between two pieces of a body: slower is stalled.
+impl Default for Timings {
     fn default() -> Self {
-        let seconds = Duration::from_secs;
         Self {
-            dns: seconds(5),
-            connect_each: seconds(3),
-            connect_all: seconds(10),
-            tls: seconds(5),
-            between_frames: seconds(10),
+            dns: Duration::from_secs(5),
+            connect_each: Duration::from_secs(3),
+            connect_all: Duration::from_secs(10),
+            tls: Duration::from_secs(5),
+            between_frames: Duration::from_secs(10),
+            client_age: Duration::from_secs(300),
         }
     }
 }
@@ -92,24 +95,21 @@ tokio::task_local! {
 
 /// The stage that a request has reached.
 #[derive(Clone)]
-pub(super) struct Progress(Arc<AtomicU8>);
+pub(super) struct Progress(Arc<Mutex<Stage>>);
 
 impl Progress {
-    const STAGES: [Stage; 4] = [Stage::FirstByte, Stage::Dns, Stage::Connect, Stage::Tls];
-
     /// A connection out of the pool has all of the stages before the first byte behind it.
     pub(super) fn new() -> Self {
-        Self(Arc::new(AtomicU8::new(0)))
+        Self(Arc::new(Mutex::new(Stage::FirstByte)))
     }
 
     pub(super) fn stage(&self) -> Stage {
-        Self::STAGES[usize::from(self.0.load(Ordering::Relaxed)) % Self::STAGES.len()]
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn reached(stage: Stage) {
-        let number = Self::STAGES.iter().position(|known| *known == stage).and_then(|at| u8::try_from(at).ok());
         // Nobody waits for a connection that is finished in the background.
-        let _ = PROGRESS.try_with(|progress| progress.0.store(number.unwrap_or(0), Ordering::Relaxed));
+        let _ = PROGRESS.try_with(|Self(reached)| *reached.lock().unwrap_or_else(PoisonError::into_inner) = stage);
     }
 }
 
@@ -119,7 +119,7 @@ pub(super) struct Connector {
     pub(super) policy: Option<Arc<Policy>>,
     pub(super) network: Network,
     pub(super) roots: Roots,
-    pub(super) limits: StageLimits,
+    pub(super) timings: Timings,
 }
 
 impl Connector {
@@ -181,34 +181,41 @@ impl Connector {
     async fn look_up(&self, place: &Place) -> Result<Vec<SocketAddr>, OutboundError> {
         Progress::reached(Stage::Dns);
         let lookup = self.network.resolve.resolve(&place.host, place.port);
-        let found = timeout(self.limits.dns, lookup)
+        let found = timeout(self.timings.dns, lookup)
             .await
-            .map_err(|_| OutboundError::timeout(Stage::Dns, self.limits.dns, TimeoutOf::Stage))?
+            .map_err(|_| OutboundError::timeout(Stage::Dns, self.timings.dns, TimeoutOf::Stage))?
             // What the resolver says of it may name its server.
             .map_err(|_| OutboundError::new(Class::Dns, "dns: no such name, or no name server answers"))?;
         if found.is_empty() {
             return Err(OutboundError::new(Class::Dns, "dns: the name has no address"));
         }
-        Ok(found.into_iter().map(|address| SocketAddr::new(address.ip(), place.port)).collect())
+        Ok(found
+            .into_iter()
+            .map(|mut address| {
+                // With the scope of a link-local address, but never with another port than was asked for.
+                address.set_port(place.port);
+                address
+            })
+            .collect())
     }
 
     async fn dial_one_of(&self, addresses: &[SocketAddr]) -> Result<TcpStream, OutboundError> {
-        let limits = &self.limits;
-        let all = Instant::now() + limits.connect_all;
+        let timings = &self.timings;
+        let all = Instant::now() + timings.connect_all;
         let (mut answered, mut last) = (false, io::ErrorKind::Other);
         for address in addresses {
-            let until = all.min(Instant::now() + limits.connect_each);
+            let until = all.min(Instant::now() + timings.connect_each);
             match timeout_at(until, self.network.dial.dial(*address)).await {
                 Ok(Ok(stream)) => return Ok(stream),
                 Ok(Err(error)) => (answered, last) = (true, error.kind()),
                 Err(_) if Instant::now() >= all => {
-                    return Err(OutboundError::timeout(Stage::Connect, limits.connect_all, TimeoutOf::Stage));
+                    return Err(OutboundError::timeout(Stage::Connect, timings.connect_all, TimeoutOf::Stage));
                 }
                 Err(_) => {}
             }
         }
         if !answered {
-            return Err(OutboundError::timeout(Stage::Connect, limits.connect_each, TimeoutOf::Stage));
+            return Err(OutboundError::timeout(Stage::Connect, timings.connect_each, TimeoutOf::Stage));
         }
         let how = match last {
             io::ErrorKind::ConnectionRefused => "refused by",
@@ -243,9 +250,9 @@ impl Connector {
                 .map_err(|_| OutboundError::new(Class::Tls, "tls: no certificate can be for this name"))?,
         };
         let handshake = TlsConnector::from(self.roots.config()).connect(name, stream);
-        timeout(self.limits.tls, handshake)
+        timeout(self.timings.tls, handshake)
             .await
-            .map_err(|_| OutboundError::timeout(Stage::Tls, self.limits.tls, TimeoutOf::Stage))?
+            .map_err(|_| OutboundError::timeout(Stage::Tls, self.timings.tls, TimeoutOf::Stage))?
             .map_err(|error| handshake_error(&error))
     }
 }
@@ -283,49 +290,5 @@ impl tower::Service<Uri> for Connector {
 
     fn call(&mut self, uri: Uri) -> Self::Future {
         Box::pin(self.clone().connect(uri))
-    }
-}
-
-/// A connection, encrypted or not.
-pub(super) enum Wire {
-    Plain(TcpStream),
-    Tls(Box<TlsStream<TcpStream>>),
-}
-
-impl Connection for Wire {
-    fn connected(&self) -> Connected {
-        Connected::new()
-    }
-}
-
-impl AsyncRead for Wire {
-    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Plain(stream) => Pin::new(stream).poll_read(cx, buf),
-            Self::Tls(stream) => Pin::new(stream).poll_read(cx, buf),
-        }
-    }
-}
-
-impl AsyncWrite for Wire {
-    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        match self.get_mut() {
-            Self::Plain(stream) => Pin::new(stream).poll_write(cx, buf),
-            Self::Tls(stream) => Pin::new(stream).poll_write(cx, buf),
-        }
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Plain(stream) => Pin::new(stream).poll_flush(cx),
-            Self::Tls(stream) => Pin::new(stream).poll_flush(cx),
-        }
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
-            Self::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
-        }
     }
 }

@@ -13,7 +13,7 @@
 //! | `target.rs` | what a URL must be |
 //! | `ranges.rs`, `judge.rs`, `entries.rs` | which addresses may be called, and the lists an operator writes |
 //! | `network.rs` | looking up and dialling, the part that tests replace |
-//! | `connect.rs`, `tls.rs` | the connector: resolve, judge, dial, TLS |
+//! | `connect.rs`, `tls.rs`, `wire.rs` | the connector: resolve, judge, dial, TLS |
 //! | `client.rs`, `request.rs`, `answer.rs` | one request and its answer, within limits |
 //! | `gate.rs`, `host.rs` | per host: calls in flight, when to come back, whether it is failing |
 //! | `error.rs`, `retry_after.rs`, `metrics.rs` | what failed and at which stage, when to come back, what is counted |
@@ -35,6 +35,7 @@ mod request;
 mod retry_after;
 mod target;
 mod tls;
+mod wire;
 
 #[cfg(test)]
 mod tests;

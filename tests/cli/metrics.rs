@@ -3,7 +3,7 @@
 use crate::support::postgres::Cluster;
 use crate::world::{Running, World, until};
 
-const PROMISED: [(&str, &str); 14] = [
+const PROMISED: [(&str, &str); 18] = [
     ("worker_jobs_started_total", "counter"),
     ("worker_jobs_completed_total", "counter"),
     ("worker_job_duration_seconds", "histogram"),
@@ -18,6 +18,10 @@ const PROMISED: [(&str, &str); 14] = [
     ("llm_tokens_total", "counter"),
     ("http_requests_total", "counter"),
     ("http_request_duration_seconds", "histogram"),
+    ("outbound_requests_total", "counter"),
+    ("outbound_request_seconds", "histogram"),
+    ("outbound_addresses_refused_total", "counter"),
+    ("outbound_hosts_tripped", "gauge"),
 ];
 
 /// Every family described, with its type, and with at least one series; only what a start and a scrape themselves do
