@@ -108,17 +108,32 @@ impl Outcome {
 
 /// Error text that every store accepts: at most 16 KiB, no NUL.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ErrorText(String);
+pub struct ErrorText {
+    text: String,
+    logged_bytes: usize,
+}
 
 impl ErrorText {
     /// Truncates text that is too long and replaces NUL, which PostgreSQL cannot store.
     pub fn new(text: impl AsRef<str>) -> Self {
-        Self(cut(text.as_ref(), ERROR_MAX_BYTES))
+        let text = cut(text.as_ref(), ERROR_MAX_BYTES);
+        Self { logged_bytes: text.len(), text }
+    }
+
+    /// Adds text that is stored and not logged.
+    pub fn unlogged(self, text: &str) -> Self {
+        let text = cut(&format!("{}{text}", self.text), ERROR_MAX_BYTES);
+        Self { logged_bytes: text.floor_char_boundary(self.logged_bytes), text }
     }
 
     /// The stored text.
     pub fn as_str(&self) -> &str {
-        &self.0
+        &self.text
+    }
+
+    /// What may be logged of it.
+    pub fn logged(&self) -> &str {
+        &self.text[..self.logged_bytes]
     }
 }
 
@@ -151,6 +166,16 @@ mod tests {
         assert_eq!(ErrorText::new("short").as_str(), "short");
         let exact = "x".repeat(ERROR_MAX_BYTES);
         assert_eq!(ErrorText::new(&exact).as_str(), exact);
+    }
+
+    #[test]
+    fn what_is_not_to_be_logged_is_stored_behind_what_is() {
+        let text = ErrorText::new("HTTP 500").unlogged(": canary");
+        assert_eq!((text.as_str(), text.logged()), ("HTTP 500: canary", "HTTP 500"));
+        assert_eq!(ErrorText::new("all of it").logged(), "all of it");
+        let long = ErrorText::new("é".repeat(ERROR_MAX_BYTES)).unlogged("canary");
+        assert!(long.as_str().len() <= ERROR_MAX_BYTES && !long.as_str().contains("canary"));
+        assert!(long.as_str().starts_with(long.logged()));
     }
 
     #[test]

@@ -56,7 +56,8 @@ impl Endpoint {
         if self.keys.len() == KEYS_MAX {
             return Err(NotAnEntry(format!("secrets: at most {KEYS_MAX}")));
         }
-        self.keys.push(SigningKey::parse(key)?);
+        // Files end with a newline.
+        self.keys.push(SigningKey::parse(key.trim())?);
         Ok(self)
     }
 
@@ -102,7 +103,7 @@ pub struct NamedSecret {
 impl NamedSecret {
     /// A key, and the hosts it signs for: `hooks.example.org`, or `*.example.org` for every name below it.
     pub fn new<'a>(key: &str, hosts: impl IntoIterator<Item = &'a str>) -> Result<Self, NotAnEntry> {
-        let key = SigningKey::parse(key)?;
+        let key = SigningKey::parse(key.trim())?;
         let hosts: Vec<_> = hosts.into_iter().map(HostPattern::parse).collect::<Result<_, _>>()?;
         if hosts.is_empty() || hosts.len() > HOSTS_MAX {
             return Err(NotAnEntry(format!("hosts: name 1 to {HOSTS_MAX} hosts that the secret may sign for")));

@@ -22,7 +22,7 @@ use super::webhook::{Delivered, headers, now};
 use super::{HttpRequest, RequestMethod};
 use crate::job::Json;
 use crate::job::limits::RESULT_MAX_BYTES;
-use crate::outbound::{Answer, HostGate, Outbound, Request, Target};
+use crate::outbound::{Answer, HostGate, Outbound, Request, Target, expect_kind};
 use crate::queue::Job;
 use crate::worker::{Completion, Context, JobError};
 
@@ -30,6 +30,9 @@ use crate::worker::{Completion, Context, JobError};
 const TIMEOUT_MAX: Duration = Duration::from_secs(15 * 60);
 /// 100 ms: a service that asks for 0 would be called in a hot loop.
 const SNOOZE_MIN: Duration = Duration::from_millis(100);
+
+/// What all pushed kinds are counted as: their names are for the settings file to choose.
+const PUSH: &str = "push";
 
 const RETRY: &str = "steadfast-retry";
 const SNOOZE: &str = "steadfast-snooze-ms";
@@ -44,12 +47,13 @@ pub struct Push {
 impl Push {
     /// Calls this endpoint through `trusted`.
     pub fn new(endpoint: Arc<Endpoint>, trusted: Outbound, gate: HostGate) -> Self {
+        expect_kind(PUSH);
         Self { endpoint, caller: Caller { outbound: trusted, gate } }
     }
 
     /// Calls the endpoint once.
     pub async fn run<S>(&self, payload: Json, context: &Context<S>) -> Result<Completion, JobError> {
-        let mut request = Request::new(http::Method::POST, self.endpoint.target.clone()).kind("push");
+        let mut request = Request::new(http::Method::POST, self.endpoint.target.clone()).kind(PUSH);
         request.headers = standard_headers();
         request.headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         add_headers(&mut request.headers, HeaderMap::new(), Some(&self.endpoint)).map_err(JobError::permanent)?;
@@ -87,6 +91,7 @@ impl HttpRequests {
         gate: HostGate,
         directory: Arc<Directory>,
     ) -> Self {
+        expect_kind(HttpRequest::KIND);
         let guarded = Caller { outbound: guarded, gate: gate.clone() };
         Self { targets, guarded, trusted: Caller { outbound: trusted, gate }, directory }
     }

@@ -67,6 +67,7 @@ impl From<serde_json::Value> for Completion {
 #[derive(Debug)]
 pub struct JobError {
     message: String,
+    unlogged: String,
     permanent: bool,
     retry_after: Option<Duration>,
     no_sooner_than: Option<Duration>,
@@ -75,7 +76,8 @@ pub struct JobError {
 impl JobError {
     /// An error that is retried by the kind's policy.
     pub fn new(message: impl fmt::Display) -> Self {
-        Self { message: message.to_string(), permanent: false, retry_after: None, no_sooner_than: None }
+        let (message, unlogged) = (message.to_string(), String::new());
+        Self { message, unlogged, permanent: false, retry_after: None, no_sooner_than: None }
     }
 
     /// An error that is not retried: the job becomes a dead letter at once.
@@ -96,9 +98,16 @@ impl JobError {
         self
     }
 
+    /// Adds text at the end of the error that is kept with the job and not logged: what a stranger wrote, like the body of
+    /// an answer.
+    pub fn unlogged(mut self, text: impl fmt::Display) -> Self {
+        self.unlogged = text.to_string();
+        self
+    }
+
     pub(super) fn into_outcome(self) -> crate::job::Outcome {
         crate::job::Outcome::Failed(crate::job::Failure {
-            error: crate::job::ErrorText::new(self.message),
+            error: crate::job::ErrorText::new(self.message).unlogged(&self.unlogged),
             permanent: self.permanent,
             retry_after: self.retry_after,
             no_sooner_than: self.no_sooner_than,

@@ -11,6 +11,10 @@ use crate::worker::{Context, JobError, StopReason};
 /// 1 s before its deadline an attempt ends its own waits, so that its error names the stage instead of only the timeout.
 const DEADLINE_MARGIN: Duration = Duration::from_secs(1);
 
+/// 5 s: a host that had less time, because a job or its caller left no more, is not called slow. Otherwise five jobs with a
+/// timeout of a millisecond would trip the breaker for everybody.
+const FAIR_TIME: Duration = Duration::from_secs(5);
+
 /// A quarter: the jobs that were not tried together are not all retried together.
 const PROBE_SPREAD: f64 = 0.25;
 
@@ -56,7 +60,7 @@ impl Call<'_> {
                 Ok(Called::Answered(answer, meaning))
             }
             Err(error) => {
-                if let Some(health) = health_without_answer(&error) {
+                if let Some(health) = health_without_answer(&error, total >= self.timeout.min(FAIR_TIME)) {
                     permit.ended(health);
                 }
                 Err(failed(&error))

@@ -32,7 +32,8 @@ use self::outcome::Meaning;
 use self::request::Delivery;
 use super::WebhookDelivery;
 use super::endpoint::Directory;
-use crate::outbound::{Answer, HostGate, Outbound};
+use crate::outbound::{Answer, HostGate, Outbound, expect_kind};
+use crate::queue::Job;
 use crate::worker::{Completion, Context, JobError};
 
 /// 30 s, as the specification recommends: receivers do their work after they have answered.
@@ -140,6 +141,8 @@ impl Webhooks {
         gate: HostGate,
         directory: Arc<Directory>,
     ) -> Self {
+        expect_kind(WebhookDelivery::KIND);
+        metrics::counter!("webhook_gone_total").increment(0);
         let settings = WebhookSettings { keep_response: settings.keep_response.min(EXCERPT_MAX_BYTES), ..settings };
         Self(Arc::new(Inner { settings, guarded, trusted, gate, directory, clock_warning: AtomicU64::new(0) }))
     }

@@ -54,34 +54,32 @@ impl Meaning {
 
     /// The failure to record; the caller has dealt with [`Meaning::Delivered`].
     pub(crate) fn failure(self, answer: &Answer, excerpt: Option<&Excerpt>) -> JobError {
-        let status = answer.status.as_u16();
-        let said = excerpt.map(|excerpt| excerpt.text.as_str()).filter(|text| !text.is_empty());
-        let said = said.map(|text| format!(": {text}")).unwrap_or_default();
-        let took = seconds(answer.took);
-        match self {
-            Self::Gone => {
-                JobError::permanent(format!("HTTP {status} after {took}, gone: the receiver asks to stop{said}"))
+        let (status, took) = (answer.status.as_u16(), seconds(answer.took));
+        let error = match self {
+            Self::Gone => JobError::permanent(format!("HTTP {status} after {took}, gone: the receiver asks to stop")),
+            Self::Final => JobError::permanent(format!("HTTP {status} after {took}, not retried")),
+            Self::Redirect => {
+                return JobError::new(format!(
+                    "HTTP {status} to another place after {took}: redirects are never followed, change the url"
+                ));
             }
-            Self::Final => JobError::permanent(format!("HTTP {status} after {took}, not retried{said}")),
-            Self::Redirect => JobError::new(format!(
-                "HTTP {status} to another place after {took}: redirects are never followed, change the url"
-            )),
-            Self::Busy => {
-                let error = JobError::new(format!("HTTP {status} after {took}{said}"));
-                match retry_after(&answer.headers) {
-                    Some(floor) => error.retry_no_sooner_than(floor),
-                    None => error,
-                }
-            }
-            Self::Delivered | Self::Failed => JobError::new(format!("HTTP {status} after {took}{said}")),
+            Self::Busy | Self::Failed | Self::Delivered => JobError::new(format!("HTTP {status} after {took}")),
+        };
+        let floor = retry_after(&answer.headers).filter(|_| self == Self::Busy);
+        let error = floor.into_iter().fold(error, JobError::retry_no_sooner_than);
+        match excerpt.map(|excerpt| excerpt.text.as_str()).filter(|text| !text.is_empty()) {
+            Some(text) => error.unlogged(format!(": {text}")),
+            None => error,
         }
     }
 }
 
-/// The health of a host that a call to failed without an answer; `None` where that says nothing about it.
-pub(crate) fn health_without_answer(error: &OutboundError) -> Option<HostHealth> {
+/// The health of a host that a call to failed without an answer; `None` where that says nothing about it. A timeout does
+/// only if the host `had_time`.
+pub(crate) fn health_without_answer(error: &OutboundError, had_time: bool) -> Option<HostHealth> {
     match error.class() {
-        Class::Dns | Class::Connect | Class::Tls | Class::Timeout(_) | Class::Protocol => Some(HostHealth::Ill),
+        Class::Timeout(_) => had_time.then_some(HostHealth::Ill),
+        Class::Dns | Class::Connect | Class::Tls | Class::Protocol => Some(HostHealth::Ill),
         // It answered.
         Class::TooLarge => Some(HostHealth::Well),
         _ => None,

@@ -149,15 +149,15 @@ fn keys(
     settings: &WebhookSettings,
     directory: &Directory,
 ) -> Result<Vec<SigningKey>, String> {
-    let given = job.secret.as_ref().map_or(&[][..], |secrets| secrets.as_slice());
-    if let Some(endpoint) = endpoint {
-        return match given {
-            [] => Ok(endpoint.keys.clone()),
-            _ => Err("secret: the secrets of the endpoint sign: leave it out".into()),
-        };
-    }
-    if given.len() > KEYS_MAX {
-        return Err(format!("secret: {} are too many, at most {KEYS_MAX}", given.len()));
+    let given = match (&job.secret, endpoint) {
+        (None, None) => return Ok(Vec::new()),
+        (None, Some(endpoint)) => return Ok(endpoint.keys.clone()),
+        (Some(_), Some(_)) => return Err("secret: the secrets of the endpoint sign: leave it out".into()),
+        (Some(given), None) => given.as_slice(),
+    };
+    if given.is_empty() || given.len() > KEYS_MAX {
+        // An empty list is not a wish for none: it would be sent unsigned.
+        return Err(format!("secret: {} in the list, use 1 to {KEYS_MAX}", given.len()));
     }
     given.iter().map(|secret| key(secret, target, settings, directory)).collect()
 }

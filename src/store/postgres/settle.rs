@@ -213,7 +213,7 @@ async fn write(
             attempt: attempts,
             recorded: to.recorded,
             to: to.to,
-            error: error.as_str().to_owned(),
+            error: error.logged().to_owned(),
         });
         if endings.add(settle.lease, to, to_if_cancelling, attempts) {
             failures.extend(failed.map(|failed| (settle.lease, failed)));

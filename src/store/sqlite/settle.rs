@@ -170,7 +170,7 @@ impl SettleStatements<'_> {
             attempt: newest.attempts,
             recorded: transition.recorded,
             to: transition.to,
-            error: error.as_str().to_owned(),
+            error: error.logged().to_owned(),
         });
         Ok((Settled::Recorded, failed))
     }
