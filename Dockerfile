@@ -3,7 +3,7 @@ FROM rust:1.95-slim-bookworm AS build
 WORKDIR /src
 COPY . .
 RUN --mount=type=cache,target=/usr/local/cargo/registry --mount=type=cache,target=/src/target \
-    cargo build --release --locked --bins \
+    cargo build --release --locked --bins --features kinds-s3,kinds-webp \
     && mkdir /out \
     && cp target/release/steadfast target/release/job-queue-api target/release/job-queue-worker \
        target/release/job-queue-migrate /out/

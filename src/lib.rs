@@ -42,7 +42,8 @@
 //! | `api` | serve the same over HTTP (feature `api`) |
 //! | [`job`] | domain types, limits, and the state machine [`decide`](job::decide()) |
 //! | [`store`] | the stores (features `sqlite`, `postgres`), their requests and answers, and how to wrap them |
-//! | [`kinds`] | the built-in kinds of the server, which are simulated |
+//! | [`kinds`] | the built-in kinds of the server |
+//! | `outbound` | the guarded HTTP client of the built-in kinds (feature `kinds-http`) |
 //! | [`reexports`] | the crates whose types appear in this API |
 //!
 //! The default features build the server, too; a program that only embeds a queue uses
@@ -67,6 +68,8 @@ extern crate self as steadfast;
 pub mod api;
 pub mod job;
 pub mod kinds;
+#[cfg(feature = "kinds-http")]
+pub mod outbound;
 mod planted;
 pub mod queue;
 #[cfg(feature = "server")]

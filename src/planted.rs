@@ -120,6 +120,12 @@ pub(crate) enum Bug {
     NoWorkerThreads,
     /// A log line that cannot be written ends the process.
     LogFailureIsFatal,
+    /// Of a URL only a literal address is judged, not what its name leads to.
+    JudgeBeforeResolveOnly,
+    /// A literal address in a URL is not judged.
+    LiteralsUnjudged,
+    /// A redirect is followed.
+    RedirectFollowed,
 }
 
 /// Whether this bug is alive in this process.

@@ -11,9 +11,10 @@ const MAY_NAME: &[(&str, &[&str])] = &[
     ("store", &["job"]),
     ("queue", &["job", "store"]),
     ("worker", &["job", "store", "queue"]),
-    ("kinds", &["job", "queue", "worker"]),
+    ("outbound", &[]),
+    ("kinds", &["job", "queue", "worker", "outbound"]),
     ("api", &["job", "store", "queue", "kinds"]),
-    ("server", &["job", "store", "queue", "worker", "kinds", "api"]),
+    ("server", &["job", "store", "queue", "worker", "kinds", "api", "outbound"]),
 ];
 
 /// Crates that belong to one room.
@@ -23,8 +24,16 @@ const BELONGS_TO: &[(&str, &str)] = &[
     ("deadpool_postgres", "src/store/postgres/"),
     ("axum", "src/api/"),
     ("socket2", "src/api/"),
+    ("tokio_rustls", "src/outbound/"),
+    ("hyper_util::client", "src/outbound/"),
+    ("lettre", "src/kinds/mail/"),
+    ("image", "src/kinds/image/"),
+    ("fast_image_resize", "src/kinds/image/"),
+    ("webp", "src/kinds/image/"),
+    ("object_store", "src/kinds/image/"),
     ("clap", "src/server/"),
     ("anyhow", "src/server/"),
+    ("ureq", "src/server/"),
     ("tracing_subscriber", "src/server/"),
 ];
 
@@ -87,6 +96,43 @@ fn crates_stay_in_their_room() {
             }
         }
     }
+}
+
+/// How a program reaches another one, or asks where it is.
+const REACHES_OUT: [&str; 9] = [
+    "TcpStream::connect",
+    "TcpSocket::new",
+    "UnixStream::connect",
+    "UdpSocket",
+    "lookup_host",
+    "to_socket_addrs",
+    "ToSocketAddrs",
+    "hyper::client",
+    "hyper_util::client",
+];
+
+/// Where else that may be: none of it goes where a URL or a payload leads.
+const MAY_REACH_OUT: [(&str, &str); 5] = [
+    ("src/outbound/", "judges every address first"),
+    ("src/kinds/mail/", "the mail server is in the settings; no payload names it"),
+    ("src/server/roles/crew/", "looks up where the database is, so that nothing is called there"),
+    ("src/server/bench/server_process.rs", "the benchmark calls the server that it has started"),
+    ("src/api/write_timeout.rs", "its test is the client of its own listener"),
+];
+
+#[test]
+fn s34_only_the_outbound_room_opens_connections() {
+    let mut seen = 0;
+    for path in all_sources() {
+        let shown = path.display().to_string();
+        let may = MAY_REACH_OUT.iter().any(|(place, _)| shown.starts_with(place));
+        for line in code(&path) {
+            let Some(reach) = REACHES_OUT.iter().find(|reach| line.contains(**reach)) else { continue };
+            seen += 1;
+            assert!(may, "{shown} uses {reach}: what leaves the process goes through src/outbound: {line}");
+        }
+    }
+    assert!(seen > 5, "the connector is not found");
 }
 
 #[test]

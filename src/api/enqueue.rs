@@ -53,9 +53,10 @@ pub(super) async fn enqueue(
     let location = HeaderValue::from_str(&format!("/jobs/{}", enqueued.job.id)).expect("a UUID is a valid header");
     let headers = [(LOCATION, location)];
     if enqueued.created {
-        return Ok((headers, JsonResponse(StatusCode::CREATED, wire::JobView::from(enqueued.job))).into_response());
+        let job = wire::JobView::shown(enqueued.job, &api.queue);
+        return Ok((headers, JsonResponse(StatusCode::CREATED, job)).into_response());
     }
-    let replay = wire::EnqueueReplay::of(enqueued.job, caller.may(Access::Scope(Scope::Read)));
+    let replay = wire::EnqueueReplay::of(enqueued.job, caller.may(Access::Scope(Scope::Read)), &api.queue);
     Ok((headers, [(REPLAYED, HeaderValue::from_static("true"))], ok(replay)).into_response())
 }
 
@@ -83,7 +84,7 @@ pub(super) async fn enqueue_batch(
         api.queue.enqueue_requests(requests).await
     });
     let may_read = caller.may(Access::Scope(Scope::Read));
-    let results = enqueued.await??.into_iter().map(|one| wire::BatchResult::new(one, may_read)).collect();
+    let results = enqueued.await??.into_iter().map(|one| wire::BatchResult::new(one, may_read, &api.queue)).collect();
     Ok(ok(wire::BatchResults { results }))
 }
 

@@ -86,7 +86,8 @@ fn view(lease: Lease, caller: &Caller) -> wire::LeaseView {
         lease_token: lease_token::write(lease.token(), caller),
         lease_ms: lease.duration().as_millis() as u64,
         attempt: lease.job().attempts,
-        job: lease.job().clone().into(),
+        // Whole: the worker needs what readers are not shown.
+        job: wire::JobView::whole(lease.job().clone()),
     }
 }
 

@@ -31,7 +31,11 @@ enum MetricType {
 use MetricType::{Counter, Gauge, Histogram};
 
 /// All but the depths, which are looked up at every scrape.
-const FAMILIES: [(&str, MetricType, &str); 11] = [
+<<<<<<< HEAD
+const FAMILIES: [(&str, MetricType, &str); 17] = [
+=======
+const FAMILIES: [(&str, MetricType, &str); 16] = [
+>>>>>>> text
     ("worker_jobs_started_total", Counter, "Attempts that this process began, by kind."),
     ("worker_jobs_completed_total", Counter, "Attempts that this process ended, by kind and outcome."),
     ("worker_job_duration_seconds", Histogram, "How long an attempt ran in this process, by kind and outcome."),
@@ -43,6 +47,12 @@ const FAMILIES: [(&str, MetricType, &str); 11] = [
     ("store_batch_size", Histogram, "How many items a call of the store carried, by verb."),
     ("http_requests_total", Counter, "Requests answered, by route, method and status."),
     ("http_request_duration_seconds", Histogram, "How long a request took, by route, method and status."),
+    ("outbound_requests_total", Counter, "Calls to other servers, by kind and outcome."),
+    ("outbound_request_seconds", Histogram, "How long a call to another server took, by kind."),
+    ("outbound_addresses_refused_total", Counter, "Addresses that a caller's URL led to and that were not called."),
+    ("outbound_hosts_tripped", Gauge, "Hosts that are not called for the time being, because they keep failing."),
+    ("webhook_gone_total", Counter, "Webhooks answered with 410: the receiver asks for no more."),
+    ("llm_tokens_total", Counter, "Tokens that a language model read and wrote, by direction."),
 ];
 
 /// Describes all of them, and begins those whose labels are the same in every process.

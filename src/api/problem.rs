@@ -57,6 +57,7 @@ codes! {
     WrongContentType = 415 "wrong_content_type" "the body must be application/json";
     WrongContentEncoding = 415 "wrong_content_encoding" "the body must not be compressed";
     UnknownKind = 422 "unknown_kind" "nobody declared this kind";
+    KindNotConfigured = 422 "kind_not_configured" "this server is not set up for this kind";
     InvalidPayload = 422 "invalid_payload" "the payload does not fit its kind";
     IdempotencyConflict = 422 "idempotency_conflict" "the idempotency key belongs to another job";
     InvalidValue = 422 "invalid_value" "a value is not acceptable";
@@ -268,6 +269,7 @@ impl From<EnqueueError> for Problem {
             EnqueueError::Kind(error) => return (*error).into(),
             EnqueueError::OverLimit(limit) => return limit.into(),
             EnqueueError::UnknownKind { .. } => Code::UnknownKind,
+            EnqueueError::NotConfigured { .. } => Code::KindNotConfigured,
             EnqueueError::KeyTaken { .. } | EnqueueError::KeyUsedTwice { .. } => Code::IdempotencyConflict,
             EnqueueError::Transaction { .. } => Code::Internal,
             EnqueueError::Payload { .. } | EnqueueError::PayloadTooExpensive { .. } | EnqueueError::Encode(_) => {

@@ -22,7 +22,7 @@ const DIGEST_STEPS_PER_BYTE: u64 = 2;
 /// A request that is well-formed.
 enum CheckedRequest {
     New(NewJob),
-    /// Its kind is not declared, its payload does not match, or that cannot be found out: still answered if its
+    /// Its kind is not declared or not configured, its payload does not match, or that cannot be found out: still answered if its
     /// idempotency key is known.
     Invalid(NewJob, EnqueueError),
     /// A replay: its idempotency key belongs to this job.
@@ -131,14 +131,15 @@ impl Queue {
             Ok(kind) => {
                 let job = self.new_job(request, Some(kind.clone()), call).await?;
                 let has_key = job.idempotency_key().is_some();
-                let checked = match call.pool_is_busy {
-                    true => Err(EnqueueError::Busy),
-                    false => kind.check_payload(job.payload(), &mut call.in_place).await,
+                let checked = match kind.check_configured() {
+                    Ok(()) if call.pool_is_busy => Err(EnqueueError::Busy),
+                    Ok(()) => kind.check_payload(job.payload(), &mut call.in_place).await,
+                    not_configured => not_configured,
                 };
                 call.pool_is_busy |= matches!(checked, Err(EnqueueError::Busy));
                 match checked {
                     Ok(()) => Ok(CheckedRequest::New(job)),
-                    Err(error) if has_key && is_about_the_schema(&error) => Ok(CheckedRequest::Invalid(job, error)),
+                    Err(error) if has_key && is_about_the_kind(&error) => Ok(CheckedRequest::Invalid(job, error)),
                     Err(error) => Err(error),
                 }
             }
@@ -167,9 +168,10 @@ impl Queue {
     }
 }
 
-/// The payload does not match the kind's schema, or whether it does cannot be found out (now, or at all).
-fn is_about_the_schema(error: &EnqueueError) -> bool {
+/// The payload does not fit its kind, whether it does cannot be found out (now, or at all), or the kind is not configured.
+fn is_about_the_kind(error: &EnqueueError) -> bool {
     match error {
+        EnqueueError::NotConfigured { .. } => true,
         EnqueueError::Payload { .. } | EnqueueError::PayloadTooExpensive { .. } | EnqueueError::Busy => true,
         EnqueueError::Kind(error) => {
             matches!(**error, KindError::Schema { .. } | KindError::SchemaTooExpensive { .. })

@@ -24,7 +24,16 @@ pub enum EnqueueError {
         /// Declared kinds with a similar name.
         close: Vec<Kind>,
     },
-    /// The payload does not match the kind's schema.
+    /// The kind is built in, and this process is not set up for it.
+    #[error("kind {kind:?} is not configured: {way_out}")]
+    #[non_exhaustive]
+    NotConfigured {
+        /// The kind.
+        kind: Kind,
+        /// How to configure it.
+        way_out: String,
+    },
+    /// The payload does not match the kind's schema, or breaks another rule of a built-in kind.
     #[error("payload does not fit kind {kind:?}: {}", errors.join("; "))]
     #[non_exhaustive]
     Payload {

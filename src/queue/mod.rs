@@ -8,10 +8,12 @@
 
 mod accept;
 mod admission;
+mod built_in;
 mod cancels;
 mod check_pool;
 mod enqueue;
 mod error;
+mod hidden;
 mod leases;
 mod meter;
 mod metered_json;
@@ -27,9 +29,11 @@ mod similar_names;
 use std::sync::Arc;
 
 pub use admission::LimitReached;
+pub use built_in::{BuiltInKind, PayloadRule};
 pub use cancels::CancelListener;
 pub use enqueue::{Enqueue, Job};
 pub use error::{BatchError, EnqueueError, KindError, PauseError, TokenError};
+pub use hidden::SecretTest;
 pub use open::QueueBuilder;
 
 use self::admission::{Admission, AdmissionLimits};
@@ -179,6 +183,15 @@ impl Queue {
     /// Whether a kind is built in: always declared, and cannot be changed.
     pub fn is_built_in(&self, kind: &Kind) -> bool {
         self.inner.kinds.is_built_in(kind)
+    }
+
+    /// The job as readers may see it: without the parts of its payload that its kind hides.
+    /// [`get`](Self::get) and [`list`](Self::list) answer with the whole.
+    pub fn shown(&self, job: JobRecord) -> JobRecord {
+        match self.inner.kinds.hidden_parts(&job.kind) {
+            [] => job,
+            hidden => JobRecord { payload: hidden::shown(&job.payload, hidden), ..job },
+        }
     }
 
     /// Declares the kind of a typed job, with the schema of its type.

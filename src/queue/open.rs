@@ -3,9 +3,12 @@
 use std::sync::Arc;
 
 use super::admission::AdmissionLimits;
-use super::{Queue, registry::KindRegistry};
+use super::registry::KindRegistry;
+use super::{BuiltInKind, Queue};
 use crate::job::limits::MAX_ATTEMPTS_MAX;
-use crate::job::{KindDefinition, Limits, RetryPolicy};
+use crate::job::{Limits, RetryPolicy};
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+use crate::store::RetryPolicies;
 use crate::store::{OpenError, Store, StoreMetrics, Wake, Wrapped};
 
 /// Settings of a queue, from [`Queue::builder`].
@@ -32,7 +35,7 @@ pub struct QueueBuilder {
     allow_unsafe_server_settings: bool,
     limits: Limits,
     retry_default: RetryPolicy,
-    built_in: Vec<KindDefinition>,
+    built_in: Vec<BuiltInKind>,
     allow_undeclared_kinds: bool,
     admission: AdmissionLimits,
 }
@@ -82,9 +85,10 @@ impl QueueBuilder {
         self
     }
 
-    /// Kinds that are always declared and cannot be changed.
-    pub fn built_in_kinds(mut self, kinds: Vec<KindDefinition>) -> Self {
-        self.built_in = kinds;
+    /// Kinds that are always declared and cannot be changed: each a [`BuiltInKind`], or a
+    /// [`KindDefinition`](crate::job::KindDefinition) where that says it all.
+    pub fn built_in_kinds<K: Into<BuiltInKind>>(mut self, kinds: Vec<K>) -> Self {
+        self.built_in = kinds.into_iter().map(Into::into).collect();
         self
     }
 
@@ -119,7 +123,8 @@ impl QueueBuilder {
         self.assemble(OpenedStore { store: Arc::new(Wrapped::new(opened.store, StoreMetrics)), ..opened })
     }
 
-    /// Opens the queue over a store that is open already; see [`Queue::over`].
+    /// Opens the queue over a store that is open already; see [`Queue::over`]. Retry policies are those that the store was
+    /// opened with.
     pub fn over(self, store: Arc<dyn Store>, wake: Wake) -> Result<Queue, OpenError> {
         self.assemble(OpenedStore { store, wake, backend: Backend::Other })
     }
@@ -154,6 +159,14 @@ impl QueueBuilder {
 }
 
 impl QueueBuilder {
+    /// For kinds that are stored without a policy; built-in ones are never stored.
+    #[cfg(any(feature = "postgres", feature = "sqlite"))]
+    fn retry_policies(&self) -> RetryPolicies {
+        let own = |kind: &BuiltInKind| Some((kind.definition.kind.clone(), kind.definition.defaults.retry.clone()?));
+        let built_in = self.built_in.iter().filter_map(own);
+        built_in.fold(RetryPolicies::new(self.retry_default.clone()), |all, (kind, retry)| all.of_kind(&kind, retry))
+    }
+
     fn check_retries(&self) -> Result<(), OpenError> {
         let attempts = self.limits.max_attempts_default;
         if !(1..=MAX_ATTEMPTS_MAX).contains(&attempts) {
@@ -239,7 +252,7 @@ impl StoreSettings {
         if path.contains('?') {
             return Err(OpenError::new(url, "a SQLite URL takes no parameters", "leave out what begins with '?'"));
         }
-        let settings = crate::store::sqlite::SqliteSettings::at(path).retry_default(builder.retry_default.clone());
+        let settings = crate::store::sqlite::SqliteSettings::at(path).retry(builder.retry_policies());
         Ok(Self::Sqlite(settings))
     }
 
@@ -252,7 +265,7 @@ impl StoreSettings {
     fn postgres(builder: &QueueBuilder) -> Result<Self, OpenError> {
         let mut settings = crate::store::postgres::PostgresSettings::new(&builder.url.0);
         settings.allow_unsafe_server_settings = builder.allow_unsafe_server_settings;
-        settings.retry_default = builder.retry_default.clone();
+        settings.retry = builder.retry_policies();
         if let Some(schema) = &builder.schema {
             settings.schema.clone_from(schema);
         }

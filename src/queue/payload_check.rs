@@ -69,6 +69,11 @@ impl InPlaceSteps {
     }
 }
 
+/// Whether it may be checked on a thread of the runtime.
+pub(super) fn is_small(payload: &Json) -> bool {
+    payload.as_str().len() <= IN_PLACE_MAX_BYTES
+}
+
 /// A compiled schema.
 #[derive(Debug)]
 pub(super) struct PayloadCheck {
@@ -137,7 +142,7 @@ impl PayloadCheck {
         of_call: &mut InPlaceSteps,
     ) -> Option<Result<Verdict, NotJson>> {
         let bytes = payload.as_str().len();
-        if bytes > IN_PLACE_MAX_BYTES || !of_call.take(DECODE_STEPS_PER_BYTE * bytes as u64) {
+        if !is_small(payload) || !of_call.take(DECODE_STEPS_PER_BYTE * bytes as u64) {
             return None;
         }
         let allowance = Allowance {
@@ -240,7 +245,7 @@ fn invalid(error: &ValidationError<'_>) -> String {
 }
 
 /// Formatted only up to the limit: an error may quote a whole payload.
-fn shortened(text: std::fmt::Arguments<'_>) -> String {
+pub(super) fn shortened(text: std::fmt::Arguments<'_>) -> String {
     struct UpTo(String, usize);
     impl Write for UpTo {
         fn write_str(&mut self, text: &str) -> std::fmt::Result {

@@ -12,9 +12,10 @@ use std::time::{Duration, Instant};
 use tokio::sync::OnceCell;
 
 use super::check_pool::{CheckPool, NotDone};
-use super::payload_check::{InPlaceSteps, PayloadCheck, Unusable, Verdict};
+use super::hidden::HiddenPart;
+use super::payload_check::{InPlaceSteps, PayloadCheck, Unusable, Verdict, is_small, shortened};
 use super::similar_names::closest;
-use super::{EnqueueError, KindError};
+use super::{BuiltInKind, EnqueueError, KindError, PayloadRule};
 use crate::job::limits::{MAX_ATTEMPTS_MAX, PRIORITY_MAX, PRIORITY_MIN, TIMEOUT_MAX};
 use crate::job::{Json, Kind, KindDefaults, KindDefinition};
 use crate::store::{Actor, DeleteKind, KindPut, PutKind, Store, StoreError, StoreErrorKind};
@@ -27,6 +28,9 @@ const FRESH_FOR_UNKNOWN: Duration = Duration::from_millis(20);
 const FRESH_FOR_UNKNOWN_PER_LOAD: u32 = 10;
 /// 8 unknown kinds get suggestions each time the kinds are loaded; a batch of 1,000 typos has one cause.
 const SUGGESTIONS_PER_LOAD: u32 = 8;
+
+/// 8 steps for each byte that a built-in kind's rule looks at: it decodes the payload (2), and reads some fields again.
+const RULE_STEPS_PER_BYTE: u64 = 8;
 
 type CachedKinds = HashMap<Kind, Arc<CachedKind>>;
 
@@ -57,25 +61,76 @@ impl LoadedKinds {
 #[derive(Debug)]
 pub(super) struct CachedKind {
     definition: KindDefinition,
+    built_in: BuiltInRules,
     checks: CheckPool,
     /// Compiled on first use; an error if the schema cannot be used.
     check: OnceCell<Result<Arc<PayloadCheck>, Unusable>>,
 }
 
+/// What only a built-in kind has.
+#[derive(Default)]
+struct BuiltInRules {
+    rule: Option<PayloadRule>,
+    not_configured: Option<String>,
+    hidden: Vec<HiddenPart>,
+}
+
+impl std::fmt::Debug for BuiltInRules {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("BuiltInRules").field("not_configured", &self.not_configured).finish_non_exhaustive()
+    }
+}
+
 impl CachedKind {
     fn new(definition: KindDefinition, checks: CheckPool) -> Self {
-        Self { definition, checks, check: OnceCell::new() }
+        Self { definition, built_in: BuiltInRules::default(), checks, check: OnceCell::new() }
     }
 
     pub(super) fn defaults(&self) -> &KindDefaults {
         &self.definition.defaults
     }
 
+    /// Whether this process accepts jobs of the kind.
+    pub(super) fn check_configured(&self) -> Result<(), EnqueueError> {
+        match &self.built_in.not_configured {
+            None => Ok(()),
+            Some(way_out) => {
+                let (kind, way_out) = (self.definition.kind.clone(), way_out.clone());
+                Err(EnqueueError::NotConfigured { kind, way_out })
+            }
+        }
+    }
+
     /// Validates a payload, bounded in time and memory; what is not small runs on the [`CheckPool`].
     pub(super) async fn check_payload(&self, payload: &Json, in_place: &mut InPlaceSteps) -> Result<(), EnqueueError> {
-        if self.definition.schema.is_none() {
-            return Ok(());
+        if self.definition.schema.is_some() {
+            self.check_schema(payload, in_place).await?;
         }
+        match &self.built_in.rule {
+            Some(rule) => self.check_rule(rule.clone(), payload, in_place).await,
+            None => Ok(()),
+        }
+    }
+
+    async fn check_rule(
+        &self,
+        rule: PayloadRule,
+        payload: &Json,
+        in_place: &mut InPlaceSteps,
+    ) -> Result<(), EnqueueError> {
+        let verdict = if is_small(payload) && in_place.take(RULE_STEPS_PER_BYTE * payload.as_str().len() as u64) {
+            rule(payload)
+        } else {
+            let payload = payload.clone();
+            self.checks.run(move || rule(&payload)).await.map_err(not_done)?
+        };
+        verdict.map_err(|error| {
+            let (kind, errors) = (self.definition.kind.clone(), vec![shortened(format_args!("{error}"))]);
+            EnqueueError::Payload { kind, errors }
+        })
+    }
+
+    async fn check_schema(&self, payload: &Json, in_place: &mut InPlaceSteps) -> Result<(), EnqueueError> {
         let check = self.compiled().await?;
         let verdict = match check.check_in_place(payload, in_place) {
             Some(verdict) => verdict?,
@@ -126,14 +181,16 @@ fn not_done(error: NotDone) -> EnqueueError {
 }
 
 impl KindRegistry {
-    pub(super) fn new(built_in: Vec<KindDefinition>, allow_undeclared: bool) -> Result<Self, KindError> {
+    pub(super) fn new(built_in: Vec<BuiltInKind>, allow_undeclared: bool) -> Result<Self, KindError> {
         let registry = Self { allow_undeclared, ..Self::default() };
-        let built_in = built_in.into_iter().map(|definition| {
+        let built_in = built_in.into_iter().map(|BuiltInKind { definition, check: rule, not_configured, hidden }| {
             let kind = definition.kind.clone();
+            check_defaults(&definition.defaults)?;
             // Not on first use: a bad schema of a built-in kind is an error at open.
             let check = definition.schema.as_ref().map(PayloadCheck::compile).transpose();
             let check = check.map_err(|error| unusable(kind.clone(), error))?.map(|check| Ok(Arc::new(check)));
             let declared = CachedKind {
+                built_in: BuiltInRules { rule, not_configured, hidden },
                 check: check.map_or_else(OnceCell::new, |check| OnceCell::new_with(Some(check))),
                 ..CachedKind::new(definition, registry.checks.clone())
             };
@@ -157,6 +214,11 @@ impl KindRegistry {
 
     pub(super) fn is_built_in(&self, kind: &Kind) -> bool {
         self.built_in.contains_key(kind)
+    }
+
+    /// Of an undeclared kind and of one that callers declared, nothing is hidden.
+    pub(super) fn hidden_parts(&self, kind: &Kind) -> &[HiddenPart] {
+        self.built_in.get(kind).map_or(&[], |kind| &kind.built_in.hidden)
     }
 
     pub(super) async fn find(&self, store: &dyn Store, name: &str) -> Result<Arc<CachedKind>, EnqueueError> {

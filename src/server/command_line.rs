@@ -24,7 +24,8 @@ pub(super) fn steadfast() -> Command {
         .subcommand_required(true)
         .arg_required_else_help(true);
     let command = Role::ALL.into_iter().fold(command, |command, role| command.subcommand(role_command(role)));
-    let command = command.subcommand(config_command()).subcommand(completions_command());
+    let command = command.subcommand(config_command()).subcommand(check_command()).subcommand(completions_command());
+    let command = command.subcommand(super::webhooks::command());
     #[cfg(all(feature = "api", feature = "postgres", feature = "sqlite", feature = "worker"))]
     let command = command.subcommand(<super::bench::Bench as clap::Args>::augment_args(Command::new("bench")));
     // The commands bring a description of their own.
@@ -56,6 +57,14 @@ fn config_command() -> Command {
         .about("Show every setting in force and where it comes from, secrets masked")
         .args(flags())
         .arg(markdown.help("Show the table of all settings instead, in Markdown"))
+}
+
+fn check_command() -> Command {
+    Command::new("check")
+        .about(
+            "Try what the built-in kinds need: mail server, output store, language model; exit 1 if one does not work",
+        )
+        .args(flags())
 }
 
 fn completions_command() -> Command {

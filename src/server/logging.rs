@@ -18,7 +18,7 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
 use super::log_writer::LogWriter;
-use super::settings::{LogFormat, Settings};
+use super::settings::{Executor, LogFormat, Settings};
 use super::stdio::{acts_on_a_terminal, escaped};
 
 /// 500 ms for the last lines to be written at the end; a reader that takes none must not keep the process.
@@ -68,6 +68,12 @@ pub(super) fn start(settings: &Settings) -> io::Result<Logging> {
     for (name, meant) in &settings.unknown_variables {
         let hint = meant.map(|meant| format!("; did you mean {meant}?")).unwrap_or_default();
         tracing::warn!("the variable {name} is set but is no setting{hint}");
+    }
+    for (key, feature) in &settings.without_effect {
+        tracing::warn!("setting {key} has no effect: this program was built without {feature}");
+    }
+    if settings.executor == Executor::Simulated {
+        tracing::warn!("the executor is simulated: built-in kinds sleep and sometimes fail; nothing is sent anywhere");
     }
     Ok(Logging)
 }

@@ -8,8 +8,14 @@
 //! `cli` talks to a running server over HTTP, `bench` measures.
 
 #![cfg_attr(
-    not(all(feature = "api", feature = "worker")),
-    allow(dead_code, unused_imports, reason = "a program with fewer roles uses a part of this")
+    not(all(
+        feature = "api",
+        feature = "worker",
+        feature = "kinds-image",
+        feature = "kinds-mail",
+        feature = "kinds-text"
+    )),
+    allow(dead_code, unused_imports, reason = "a program with fewer roles or kinds uses a part of this")
 )]
 
 // It measures all there is, so it needs all there is.
@@ -24,5 +30,6 @@ mod program;
 mod roles;
 mod settings;
 mod stdio;
+mod webhooks;
 
 pub use program::{Role, role, steadfast};

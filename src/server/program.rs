@@ -8,7 +8,7 @@ use clap::{ArgMatches, FromArgMatches, Subcommand};
 use super::cli::{self, ClientCommand};
 use super::settings::{Inputs, Resolved, Settings, markdown, show};
 use super::stdio::print_text;
-use super::{command_line, exit, logging, roles};
+use super::{command_line, exit, logging, roles, webhooks};
 
 /// What a process can be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,6 +72,11 @@ pub fn steadfast() -> ExitCode {
     let ended = match matches.subcommand() {
         Some(("config", matches)) => config(matches),
         Some(("completions", matches)) => completions(matches),
+        Some(("webhooks", matches)) => webhooks::run(matches),
+        #[cfg(feature = "worker")]
+        Some(("check", matches)) => {
+            return check(matches).map_or_else(|error| exit::report(&error), ExitCode::from);
+        }
         #[cfg(all(feature = "api", feature = "postgres", feature = "sqlite", feature = "worker"))]
         Some(("bench", matches)) => bench(matches),
         Some((name, given)) => match Role::ALL.into_iter().find(|role| role.name() == name) {
@@ -119,6 +124,14 @@ fn config(matches: &ArgMatches) -> Result<()> {
     Settings::new(resolved)?;
     print_text(&text);
     Ok(())
+}
+
+#[cfg(feature = "worker")]
+fn check(matches: &ArgMatches) -> Result<exit::Exit> {
+    let settings = Settings::new(resolved(matches)?)?;
+    let _logging = logging::start(&settings).context("cannot start threads")?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start threads")?;
+    runtime.block_on(roles::crew::check(&settings))
 }
 
 fn completions(matches: &ArgMatches) -> Result<()> {

@@ -15,6 +15,7 @@ pub(crate) struct FailedAttempt {
     pub(crate) recorded: AttemptOutcome,
     /// The job's new status.
     pub(crate) to: Status,
+    /// What may be logged of it.
     pub(crate) error: String,
 }
 

@@ -25,6 +25,7 @@ mod log_throttle;
 mod metrics;
 #[cfg(feature = "postgres")]
 pub mod postgres;
+mod retry_policies;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 mod stats;
@@ -50,6 +51,7 @@ pub use lease_requests::{Beat, Claim, Claimed, Extend, Extended, Reap, Reaped, S
 #[cfg(any(feature = "api", feature = "postgres", feature = "sqlite", feature = "worker"))]
 pub(crate) use log_throttle::warn_throttled;
 pub(crate) use metrics::StoreMetrics;
+pub use retry_policies::RetryPolicies;
 pub use stats::{Counts, QueueStats, Stats, StatsRequest};
 pub use token::{LastAdmin, NoSuchScope, Scope, TokenDeleted, TokenPut, TokenRecord};
 pub use wake::{Wake, WakeListener};

@@ -2,9 +2,12 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Instant;
 
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
+use super::running_worker::RunningWorker;
 use crate::job::{JobId, Kind, Lease, LeaseKey, Progress, QueueName, WorkerId};
 use crate::queue::Queue;
 
@@ -30,6 +33,7 @@ pub struct Context<S = ()> {
     queue: Queue,
     worker: WorkerId,
     state: Arc<S>,
+    outliving_tasks: TaskTracker,
 }
 
 impl<S> Clone for Context<S> {
@@ -39,18 +43,26 @@ impl<S> Clone for Context<S> {
             queue: self.queue.clone(),
             worker: self.worker.clone(),
             state: self.state.clone(),
+            outliving_tasks: self.outliving_tasks.clone(),
         }
     }
 }
 
 impl<S> Context<S> {
-    pub(super) fn new(attempt: Arc<Attempt>, queue: Queue, worker: WorkerId, state: Arc<S>) -> Self {
-        Self { attempt, queue, worker, state }
+    pub(super) fn new(attempt: Arc<Attempt>, worker: &RunningWorker<S>) -> Self {
+        Self {
+            attempt,
+            queue: worker.queue.clone(),
+            worker: worker.worker.clone(),
+            state: worker.state.clone(),
+            outliving_tasks: worker.outliving_tasks.clone(),
+        }
     }
 
     /// The same for a handler that was registered before there was any state.
     pub(super) fn without_state(self) -> Context {
-        Context { attempt: self.attempt, queue: self.queue, worker: self.worker, state: Arc::new(()) }
+        let Self { attempt, queue, worker, outliving_tasks, .. } = self;
+        Context { attempt, queue, worker, state: Arc::new(()), outliving_tasks }
     }
 
     /// The job's id, the same for all attempts: use it as an idempotency key for side effects.
@@ -83,6 +95,12 @@ impl<S> Context<S> {
         &self.worker
     }
 
+    /// When the attempt is stopped as timed out, if the job or its handler has a timeout. A handler that waits for others
+    /// ends its own waits a little before, so that the error says what it waited for.
+    pub fn deadline(&self) -> Option<Instant> {
+        self.attempt.deadline.get().copied()
+    }
+
     /// The state given to [`Worker::with_state`](super::Worker::with_state).
     pub fn state(&self) -> &S {
         &self.state
@@ -104,6 +122,12 @@ impl<S> Context<S> {
         self.stop_reason().unwrap_or(StopReason::ShuttingDown)
     }
 
+    /// For tasks that end what a handler began, also when its future is dropped (after its deadline, or at the end of the
+    /// grace period). A worker that shuts down waits a few seconds for them.
+    pub(crate) fn outliving_tasks(&self) -> &TaskTracker {
+        &self.outliving_tasks
+    }
+
     /// The reason to stop, if there is one. For handlers that poll between two steps.
     pub fn stop_reason(&self) -> Option<StopReason> {
         self.attempt.stop_reason()
@@ -118,6 +142,7 @@ pub(super) struct Attempt {
     queue_name: QueueName,
     pub(super) number: u32,
     max_attempts: u32,
+    deadline: OnceLock<Instant>,
     stop: CancellationToken,
     reason: OnceLock<StopReason>,
     progress: Mutex<Option<Progress>>,
@@ -134,6 +159,7 @@ impl Attempt {
             queue_name: job.queue.clone(),
             number: job.attempts,
             max_attempts: job.max_attempts,
+            deadline: OnceLock::new(),
             stop: CancellationToken::new(),
             reason: OnceLock::new(),
             progress: Mutex::default(),
@@ -149,6 +175,11 @@ impl Attempt {
 
     pub(super) fn is_handed_over(&self) -> bool {
         self.handed_over.load(Ordering::SeqCst)
+    }
+
+    /// Set once, before the handler starts.
+    pub(super) fn set_deadline(&self, deadline: Instant) {
+        let _ = self.deadline.set(deadline);
     }
 
     /// Tells the handler to stop. The first reason is kept.

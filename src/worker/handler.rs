@@ -67,14 +67,23 @@ impl From<serde_json::Value> for Completion {
 #[derive(Debug)]
 pub struct JobError {
     message: String,
+    unlogged: String,
     permanent: bool,
     retry_after: Option<Duration>,
+    no_sooner_than: Option<Duration>,
+    timed_out: bool,
 }
 
 impl JobError {
     /// An error that is retried by the kind's policy.
     pub fn new(message: impl fmt::Display) -> Self {
-        Self { message: message.to_string(), permanent: false, retry_after: None }
+        let (message, unlogged) = (message.to_string(), String::new());
+        Self { message, unlogged, permanent: false, retry_after: None, no_sooner_than: None, timed_out: false }
+    }
+
+    /// A handler's own timeout, recorded as such; retried by the kind's policy.
+    pub(crate) fn timed_out(message: impl fmt::Display) -> Self {
+        Self { timed_out: true, ..Self::new(message) }
     }
 
     /// An error that is not retried: the job becomes a dead letter at once.
@@ -88,11 +97,29 @@ impl JobError {
         self
     }
 
+    /// Retries by the kind's policy, but not before this long: for what the other side asked for, like `Retry-After`. With
+    /// [`retry_after`](Self::retry_after), that wait is used.
+    pub fn retry_no_sooner_than(mut self, wait: Duration) -> Self {
+        self.no_sooner_than = Some(wait);
+        self
+    }
+
+    /// Adds text at the end of the error that is kept with the job and not logged: what a stranger wrote, like the body of
+    /// an answer.
+    pub fn unlogged(mut self, text: impl fmt::Display) -> Self {
+        self.unlogged = text.to_string();
+        self
+    }
+
     pub(super) fn into_outcome(self) -> crate::job::Outcome {
+        if self.timed_out {
+            return crate::job::Outcome::TimedOut(crate::job::ErrorText::new(self.message).unlogged(&self.unlogged));
+        }
         crate::job::Outcome::Failed(crate::job::Failure {
-            error: crate::job::ErrorText::new(self.message),
+            error: crate::job::ErrorText::new(self.message).unlogged(&self.unlogged),
             permanent: self.permanent,
             retry_after: self.retry_after,
+            no_sooner_than: self.no_sooner_than,
         })
     }
 }

@@ -151,6 +151,9 @@ async fn run_job<S: Send + Sync + 'static>(shared: &Arc<RunningWorker<S>>, job: 
     let started = Instant::now();
     metrics::counter!("worker_jobs_started_total", "kind" => job.kind.to_string()).increment(1);
     let deadline = deadline(claimed, job.timeout_ms, known);
+    if let Some(deadline) = deadline {
+        attempt.set_deadline(deadline);
+    }
     let handler = start_handler(shared, known, &attempt, job.payload.clone());
     let (outcome, still_running) = run_to_its_end(shared, handler, &attempt, deadline).await;
     record_metrics(&job.kind, outcome.recorded_as(), started.elapsed());
@@ -208,7 +211,7 @@ fn start_handler<S: Send + Sync + 'static>(
     attempt: &Arc<Attempt>,
     payload: crate::job::Json,
 ) -> HandlerTask {
-    let context = Context::new(attempt.clone(), shared.queue.clone(), shared.worker.clone(), shared.state.clone());
+    let context = Context::new(attempt.clone(), shared);
     let handler = known.handler.clone();
     let span = tracing::info_span!(
         "job", job_id = %attempt.lease.job_id, kind = %attempt.kind, attempt = attempt.number, worker_id = %shared.worker

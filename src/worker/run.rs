@@ -8,6 +8,7 @@ use tokio::runtime::Handle;
 use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinSet;
 use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::task::TaskTracker;
 
 use super::pool::Buffer;
 use super::running_worker::RunningWorker;
@@ -23,6 +24,9 @@ const FLUSH_MAX: Duration = Duration::from_secs(5);
 
 /// 2 s for the heartbeat thread to end: at most one call is in flight.
 const HEARTBEAT_THREAD_END_MAX: Duration = Duration::from_secs(2);
+
+/// 6 s for tasks that outlive their handlers: a command has 5 s to end after SIGTERM.
+const OUTLIVING_TASKS_MAX: Duration = Duration::from_secs(6);
 
 pub(super) async fn run_until<S: Send + Sync + 'static>(
     worker: Worker<S>,
@@ -53,6 +57,7 @@ pub(super) async fn run_until<S: Send + Sync + 'static>(
         outcomes: Outcomes::default(),
         buffer: Buffer::default(),
         progress_reported: Arc::new(Notify::new()),
+        outliving_tasks: TaskTracker::new(),
         stop_claiming: CancellationToken::new(),
         release_now: CancellationToken::new(),
         stop_heartbeats: CancellationToken::new(),
@@ -189,6 +194,8 @@ impl WorkerLoops {
         if self.heartbeat_thread.is_some() {
             let _ = tokio::time::timeout(HEARTBEAT_THREAD_END_MAX, end_of(&mut self.heartbeat_thread)).await;
         }
+        shared.outliving_tasks.close();
+        let _ = tokio::time::timeout(OUTLIVING_TASKS_MAX, shared.outliving_tasks.wait()).await;
     }
 }
 

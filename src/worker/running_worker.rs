@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::{Notify, Semaphore};
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use super::WorkerSettings;
 use super::handler::{AnyHandler, Stateless};
@@ -46,6 +47,8 @@ pub(super) struct RunningWorker<S> {
     pub(super) outcomes: Outcomes,
     pub(super) buffer: Buffer,
     pub(super) progress_reported: Arc<Notify>,
+    /// Tasks that may outlive their handler; see [`Context::outliving_tasks`](super::Context::outliving_tasks).
+    pub(super) outliving_tasks: TaskTracker,
     /// Cancelled when no more jobs are to be claimed.
     pub(super) stop_claiming: CancellationToken,
     /// Cancelled when the grace period is over.

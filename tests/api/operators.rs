@@ -61,7 +61,11 @@ async fn kinds_are_declared_changed_and_forgotten(world: World) {
     assert_eq!((&job["queue"], &job["priority"], &job["max_attempts"]), (&json!("mail"), &json!(5), &json!(7)));
     let changed = server.put("/kinds/letter", json!({"retry": {"delays_ms": [5, 10]}})).await.expect(200);
     assert_eq!((&changed["retry"], &changed["queue"]), (&json!({"delays_ms": [5, 10]}), &Value::Null));
+    let spread = json!({"retry": {"delays_ms": [5, 10], "jitter": 0.2}});
+    let changed = server.put("/kinds/letter", spread.clone()).await.expect(200);
+    assert_eq!(changed["retry"], spread["retry"]);
     let kinds = server.get("/kinds").await.expect(200);
+    assert_eq!(kinds[1]["retry"], spread["retry"]);
     let names: Vec<_> = kinds.as_array().unwrap().iter().map(|kind| kind["kind"].as_str().unwrap()).collect();
     assert_eq!(names, ["built_in", "letter", "welcome"]);
     assert_eq!(kinds[0]["built_in"], true);
@@ -76,6 +80,9 @@ async fn kinds_are_declared_changed_and_forgotten(world: World) {
         json!({"retry": {"base_ms": 5, "cap_ms": 1}}),
         json!({"retry": {"delays_ms": [1], "factor": 2}}),
         json!({"retry": {"delays_ms": []}}),
+        json!({"retry": {"delays_ms": [1], "jitter": 1.5}}),
+        json!({"retry": {"delays_ms": [1], "jitter": -0.1}}),
+        json!({"retry": {"base_ms": 1, "jitter": 0.2}}),
         json!({"queue": "No"}),
         json!({"schema": {"$ref": "http://127.0.0.1:9/x"}}),
     ] {

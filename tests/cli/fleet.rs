@@ -27,6 +27,7 @@ fn postgres_role(world: &World, program: &str, url: &str, variables: &[(&str, &s
     let mut command = world.program(program);
     command.env("DATABASE_URL", url).env("API_BIND_ADDR", "127.0.0.1:0");
     command.env("WORKER_METRICS_BIND_ADDR", "127.0.0.1:0").env("WORKER_CONCURRENCY", "50");
+    command.env("STEADFAST_EXECUTOR", "simulated");
     command.envs(variables.iter().copied());
     Running::start(command)
 }
@@ -49,7 +50,7 @@ async fn one_process_on_sqlite_and_a_fleet_on_postgresql_come_to_the_same_result
     let api = postgres_role(&world, env!("CARGO_BIN_EXE_job-queue-api"), &database.url, &[]);
     let worker_program = env!("CARGO_BIN_EXE_job-queue-worker");
     let workers = [0, 1].map(|_| postgres_role(&world, worker_program, &database.url, &[]));
-    let single = world.serve(&[("WORKER_CONCURRENCY", "100")]);
+    let single = world.serve(&[("WORKER_CONCURRENCY", "100"), ("STEADFAST_EXECUTOR", "simulated")]);
 
     enqueue_lines(&world, &api, JOBS);
     enqueue_lines(&world, &single, JOBS);

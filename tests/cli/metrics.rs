@@ -3,7 +3,11 @@
 use crate::support::postgres::Cluster;
 use crate::world::{Running, World, until};
 
-const PROMISED: [(&str, &str); 13] = [
+<<<<<<< HEAD
+const PROMISED: [(&str, &str); 19] = [
+=======
+const PROMISED: [(&str, &str); 18] = [
+>>>>>>> text
     ("worker_jobs_started_total", "counter"),
     ("worker_jobs_completed_total", "counter"),
     ("worker_job_duration_seconds", "histogram"),
@@ -17,6 +21,12 @@ const PROMISED: [(&str, &str); 13] = [
     ("store_batch_size", "histogram"),
     ("http_requests_total", "counter"),
     ("http_request_duration_seconds", "histogram"),
+    ("outbound_requests_total", "counter"),
+    ("outbound_request_seconds", "histogram"),
+    ("outbound_addresses_refused_total", "counter"),
+    ("outbound_hosts_tripped", "gauge"),
+    ("webhook_gone_total", "counter"),
+    ("llm_tokens_total", "counter"),
 ];
 
 /// Every family described, with its type, and with at least one series; only what a start and a scrape themselves do
@@ -50,6 +60,7 @@ fn a_fresh_server_shows_every_metric_at_zero() {
     for line in [
         "worker_jobs_started_total{kind=\"send_email\"} 0",
         "worker_jobs_completed_total{kind=\"send_email\",outcome=\"timed_out\"} 0",
+        "outbound_requests_total{kind=\"webhook_delivery\",outcome=\"refused\"} 0",
         "worker_loop_restarts_total{loop=\"reaper\"} 0",
         "http_requests_total{route=\"/jobs\",method=\"POST\",status=\"201\"} 0",
         "store_operation_seconds_count{verb=\"redrive\"} 0",

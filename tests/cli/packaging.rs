@@ -21,9 +21,13 @@ fn every_variable_in_packaging_and_documentation_exists() {
     let table = World::new().run(&["config", "--markdown"]).stdout;
     let known = |name: &str| {
         let client = ["STEADFAST_URL", "STEADFAST_TOKEN", "STEADFAST_TOKEN_FILE"];
-        table.contains(&format!("`{name}`")) || client.contains(&name)
+        let given_to_commands = ["STEADFAST_JOB_ID", "STEADFAST_JOB_KIND", "STEADFAST_JOB_ATTEMPT"];
+        table.contains(&format!("`{name}`")) || client.contains(&name) || given_to_commands.contains(&name)
     };
-    for file in ["Dockerfile", "compose.yaml", ".env.example", "packaging/steadfast.service", "docs/operations.md"] {
+    let documents = ["README.md", "docs/kinds.md", "docs/operations.md"];
+    for file in
+        ["Dockerfile", "compose.yaml", ".env.example", "packaging/steadfast.service"].into_iter().chain(documents)
+    {
         for variable in variables(&shipped(file)) {
             assert!(known(variable), "{file} names {variable}, which is no setting");
         }

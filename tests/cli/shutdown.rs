@@ -17,7 +17,7 @@ fn totals(server: &Running) -> u64 {
 #[test]
 fn serve_stopped_under_load_leaves_nothing_running_and_loses_nothing() {
     let world = World::new();
-    let server = world.serve(&[("WORKER_CONCURRENCY", "2")]);
+    let server = world.serve(&[("WORKER_CONCURRENCY", "2"), ("STEADFAST_EXECUTOR", "simulated")]);
     enqueue_lines(&world, &server, JOBS as usize);
     until("some jobs run and some wait", || (server.count("running") > 0 && server.count("queued") > 0).then_some(()));
     server.stop();
@@ -28,7 +28,7 @@ fn serve_stopped_under_load_leaves_nothing_running_and_loses_nothing() {
     assert!(looking.count("queued") > 0, "it was under load when it was stopped");
     looking.stop();
 
-    let server = world.serve(&[("WORKER_CONCURRENCY", "100")]);
+    let server = world.serve(&[("WORKER_CONCURRENCY", "100"), ("STEADFAST_EXECUTOR", "simulated")]);
     until("all jobs succeed", || (server.count("succeeded") == JOBS).then_some(()));
     server.stop();
 }
@@ -41,6 +41,7 @@ async fn a_worker_stopped_under_load_leaves_nothing_running_and_loses_nothing() 
         let mut command = world.steadfast();
         command.arg(role).env("DATABASE_URL", &database.url).env("API_BIND_ADDR", "127.0.0.1:0");
         command.env("WORKER_METRICS_BIND_ADDR", "off").env("WORKER_CONCURRENCY", concurrency);
+        command.env("STEADFAST_EXECUTOR", "simulated");
         Running::start(command)
     };
     let api = role("api", "1");

@@ -164,16 +164,23 @@ fn migrate_on_sqlite_twice_changes_nothing_the_second_time() {
 }
 
 #[test]
-fn the_banner_tells_where_and_how_and_that_nothing_real_is_done() {
+fn the_banner_tells_where_and_how() {
     let world = World::new();
     let server = world.serve(&[]);
     assert!(world.path("steadfast.db").exists());
     until("the banner is complete", || server.banner().contains("Ctrl-C").then_some(()));
     let (url, banner) = (&server.url, server.banner());
     let watch = format!("`steadfast jobs list --url {url}`");
-    for part in [&**url, &format!("{url}/docs"), "sqlite://steadfast.db", "SIMULATED", "curl ", &watch] {
+    for part in [&**url, &format!("{url}/docs"), "sqlite://steadfast.db", "curl ", &watch] {
         assert!(banner.contains(part), "{part} is missing: {banner}");
     }
+    // Its example is a command that works.
+    let example = banner.split_once("Enqueue a first job:").unwrap().1.split("Watch").next().unwrap().to_owned();
+    let done = ended(world.program("sh").args(["-c", &example]).env("NO_PROXY", "*"));
+    let job: serde_json::Value = serde_json::from_str(&done.stdout).unwrap_or_else(|_| panic!("{}", done.stderr));
+    let path = format!("/jobs/{}", job["id"].as_str().unwrap());
+    let ended = until("the first job ends", || Some(server.json(&path)).filter(|job| !job["finished_at"].is_null()));
+    assert_eq!((&ended["status"], &ended["result"]["simulated"]), (&"succeeded".into(), &serde_json::Value::Null));
     server.stop();
 }
 

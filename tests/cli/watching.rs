@@ -18,7 +18,7 @@ const PAYLOAD: &str = r#"{"source_url":"https://example.org/a.png","width":1,"he
 #[test]
 fn wait_ends_with_the_job_and_its_exit_code_tells_how_it_went() {
     let world = World::new();
-    let server = world.serve(&[]);
+    let server = world.serve(&[("STEADFAST_EXECUTOR", "simulated")]);
     let (one, two) = (enqueue(&world, &server), enqueue(&world, &server));
     let done = server.run(&world, &["jobs", "wait", &one, &two]);
     assert_eq!(done.code, Some(0), "{}", done.stderr);
@@ -146,7 +146,7 @@ fn who_waits_for_a_new_job_has_its_id_before_anything_can_fail() {
 #[test]
 fn on_a_terminal_there_are_colours_a_progress_bar_and_tables_that_fit() {
     let world = World::new();
-    let server = world.serve(&[]);
+    let server = world.serve(&[("STEADFAST_EXECUTOR", "simulated")]);
     let id = enqueue(&world, &server);
     let terminal = Terminal { columns: 80, input: "" };
     let on_a_terminal =

@@ -11,7 +11,7 @@ use steadfast::job::{
 };
 use steadfast::store::{
     Beat, Cancel, Cancelled, Claim, Counts, Delete, Deleted, Enqueued, Extend, Extended, KindPut, List, Page, PutKind,
-    QueueStats, Reap, Reaped, Redrive, Redriven, Settle, Settled, StatsRequest, WorkerFate,
+    QueueStats, Reap, Reaped, Redrive, Redriven, RetryPolicies, Settle, Settled, StatsRequest, WorkerFate,
 };
 
 use crate::world::World;
@@ -24,12 +24,20 @@ pub(crate) const MS: Duration = Duration::from_millis(1);
 /// The lease of every claim that does not ask for another.
 pub(crate) const LEASE: Duration = LEASE_DEFAULT;
 
-/// A job of this kind that leaves everything else open.
+/// A kind that every store here is opened with, with a retry policy of its own; it is never stored.
+pub(crate) const BUILT_IN: &str = "built_in";
+
+/// What every store here is opened with: a policy for [`BUILT_IN`], and the usual one for all others.
+pub(crate) fn retry_policies() -> RetryPolicies {
+    RetryPolicies::default().of_kind(&kind(BUILT_IN), fixed(&[7_000, 70_000]))
+}
+
 /// Exactly these waits.
 pub(crate) fn fixed(delays_ms: &[u64]) -> RetryPolicy {
     RetryPolicy::fixed(delays_ms.iter().copied().map(Duration::from_millis))
 }
 
+/// A job of this kind that leaves everything else open.
 pub(crate) fn job(kind: &str) -> JobRequest {
     JobRequest::new(kind, json(r#"{"user":42}"#))
 }

@@ -8,6 +8,7 @@ use steadfast::job::JobId;
 use steadfast::store::Store;
 use steadfast::store::postgres::PostgresStore;
 
+use crate::phrases::retry_policies;
 use crate::support::postgres::{Cluster, MISCOUNTED, TestDatabase};
 use crate::world::World;
 
@@ -29,7 +30,7 @@ impl World for PostgresWorld {
 
     async fn new() -> Self {
         let database = Cluster::shared().await.database().await;
-        let store = Arc::new(PostgresStore::open(database.held_clock()).await.unwrap());
+        let store = Arc::new(PostgresStore::open(database.held_clock().retry(retry_policies())).await.unwrap());
         Self { store, admin: database.admin().await, _database: database }
     }
 

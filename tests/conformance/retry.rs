@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use steadfast::job::{Outcome, RetryPolicy, Status};
-use steadfast::store::DeleteKind;
+use steadfast::job::{Failure, KindDefinition, Outcome, RetryPolicy, Status};
+use steadfast::store::{DeleteKind, PutKind};
 
 use crate::phrases::*;
 use crate::world::World;
@@ -62,6 +62,40 @@ pub(crate) async fn fixed_delays_are_kept_to_the_microsecond_and_the_last_repeat
         let ended = world.end(&lease, failed("x")).await;
         assert_eq!(waited(world.now().await, ended.run_at), Duration::from_millis(delay_ms));
         world.advance(Duration::from_millis(delay_ms)).await;
+    }
+}
+
+pub(crate) async fn fixed_delays_with_a_jitter_are_spread_to_both_sides(world: &impl World) {
+    world.put_kind("welcome", fixed(&[10_000]).with_jitter(0.2)).await;
+    world.enqueue_all((0..60).map(|_| job("welcome")).collect()).await;
+    assert_spread(&waits(world, failed("x")).await, SECOND * 8, SECOND * 12);
+}
+
+pub(crate) async fn a_built_in_kind_waits_by_its_own_policy_and_a_stored_one_wins(world: &impl World) {
+    world.enqueue(job(BUILT_IN).max_attempts(9)).await;
+    for (outcome, wait) in [(failed("x"), SECOND * 7), (timed_out(), SECOND * 70), (failed("x"), SECOND * 70)] {
+        let lease = world.claim_one().await;
+        assert_eq!(world.end(&lease, outcome).await.run_at, world.now().await + wait);
+        world.advance(wait).await;
+    }
+    world.put_kind(BUILT_IN, fixed(&[1_000])).await;
+    let lease = world.claim_one().await;
+    assert_eq!(world.end(&lease, failed("x")).await.run_at, world.now().await + SECOND);
+    world.advance(SECOND).await;
+    let without_policy = KindDefinition::any(kind(BUILT_IN));
+    world.store().put_kind(PutKind::new(without_policy)).await.unwrap();
+    let lease = world.claim_one().await;
+    assert_eq!(world.end(&lease, failed("x")).await.run_at, world.now().await + SECOND * 70);
+}
+
+pub(crate) async fn a_floor_given_by_the_handler_is_kept_and_is_no_shortcut(world: &impl World) {
+    world.put_kind("welcome", fixed(&[10_000])).await;
+    world.enqueue(with_attempts(9)).await;
+    for (floor, waited) in [(SECOND * 60, SECOND * 60), (SECOND, SECOND * 10), (HOUR * 24, HOUR * 24)] {
+        let lease = world.claim_one().await;
+        let ended = world.end(&lease, Outcome::Failed(Failure::new("429").no_sooner_than(floor))).await;
+        assert_eq!(ended.run_at, world.now().await + waited);
+        world.advance(waited).await;
     }
 }
 

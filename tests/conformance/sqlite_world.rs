@@ -11,6 +11,7 @@ use steadfast::store::sqlite::{SqliteSettings, SqliteStore};
 use steadfast::store::{Clock, ManualClock, Store};
 use tempfile::TempDir;
 
+use crate::phrases::retry_policies;
 use crate::world::World;
 
 /// Counts by kind, queue and status that are not what a recount of the jobs says, and rows that count nothing.
@@ -48,7 +49,7 @@ impl World for SqliteWorld {
         let dir = TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
         let path = dir.path().join("jobs.db");
         let clock = Arc::new(ManualClock::at("2030-01-01T00:00:00Z".parse().unwrap()));
-        let settings = SqliteSettings::at(path.clone()).clock(clock.clone());
+        let settings = SqliteSettings::at(path.clone()).clock(clock.clone()).retry(retry_policies());
         let store = Arc::new(SqliteStore::open(settings).unwrap());
         Self { store, clock, path, _dir: dir }
     }

@@ -31,6 +31,7 @@ mod logs;
 mod made_up_queues;
 mod memory_attacks;
 mod mount;
+mod outbound;
 mod overload;
 mod payload_attacks;
 #[cfg(steadfast_planted)]

@@ -170,6 +170,13 @@ planted_bugs! {
     a_check_without_a_budget_is_caught: CheckBudgetIgnored,
         "payload_attacks::s28_expensive_payloads_from_several_clients_cost_no_lease_no_probe_and_no_memory_on_sqlite",
         "memory grew by";
+    a_name_that_is_not_judged_is_caught: JudgeBeforeResolveOnly,
+        "outbound::s17_a_name_that_leads_inside_does_not_get_there", "an internal service was reached by its name";
+    a_literal_address_that_is_not_judged_is_caught: LiteralsUnjudged,
+        "outbound::s17_a_literal_address_in_any_spelling_does_not_get_inside",
+        "an internal service was reached by its address";
+    a_redirect_that_is_followed_is_caught: RedirectFollowed,
+        "outbound::s18_a_redirect_is_an_answer_and_nobody_goes_there", "a redirect was followed";
 }
 
 #[track_caller]

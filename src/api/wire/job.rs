@@ -8,6 +8,7 @@ use uuid::Uuid;
 
 use super::{Integer, Nul, check_json};
 use crate::job::{AttemptRecord, JobId, JobRecord, JobRequest, Json, NotJson, Progress};
+use crate::queue::Queue;
 use crate::store::Enqueued;
 
 /// A job to be enqueued. Only `kind` and `payload` must be said.
@@ -104,7 +105,7 @@ pub(in crate::api) struct JobView {
     /// The queue it waits in.
     #[schema(example = "default")]
     queue: String,
-    /// What the handler is given.
+    /// What the handler is given. Secrets that a built-in kind takes are shown as `(secret)`, except in a lease.
     #[schema(value_type = Value)]
     payload: Json,
     #[schema(value_type = StatusName)]
@@ -184,8 +185,14 @@ impl JobView {
     }
 }
 
-impl From<JobRecord> for JobView {
-    fn from(job: JobRecord) -> Self {
+impl JobView {
+    /// For readers: without the parts of its payload that its kind hides.
+    pub(in crate::api) fn shown(job: JobRecord, queue: &Queue) -> Self {
+        Self::whole(queue.shown(job))
+    }
+
+    /// For the worker that is to run it.
+    pub(in crate::api) fn whole(job: JobRecord) -> Self {
         Self {
             id: *job.id.as_uuid(),
             kind: job.kind.to_string(),
@@ -229,8 +236,8 @@ pub(in crate::api) struct BatchResult {
 }
 
 impl BatchResult {
-    pub(in crate::api) fn new(enqueued: Enqueued, may_read: bool) -> Self {
-        Self { created: enqueued.created, job: EnqueueReplay::of(enqueued.job, enqueued.created || may_read) }
+    pub(in crate::api) fn new(enqueued: Enqueued, may_read: bool, queue: &Queue) -> Self {
+        Self { created: enqueued.created, job: EnqueueReplay::of(enqueued.job, enqueued.created || may_read, queue) }
     }
 }
 
@@ -244,9 +251,9 @@ pub(in crate::api) enum EnqueueReplay {
 }
 
 impl EnqueueReplay {
-    pub(in crate::api) fn of(job: JobRecord, may_read: bool) -> Self {
+    pub(in crate::api) fn of(job: JobRecord, may_read: bool, queue: &Queue) -> Self {
         if may_read {
-            return Self::Job(job.into());
+            return Self::Job(JobView::shown(job, queue));
         }
         Self::Known(KnownJob { id: *job.id.as_uuid(), status: job.status.as_str(), created: false })
     }

@@ -8,6 +8,7 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 use super::background::BackgroundWork;
+use super::crew::{Crew, Duty};
 use super::lifecycle::{Signals, notify_ready, notify_stopping};
 use super::{banner, open};
 use crate::api::{ApiLimits, ApiSettings, may_bind, serve};
@@ -24,10 +25,12 @@ const REQUESTS_GRACE_MAX: Duration = Duration::from_secs(5);
 pub(in crate::server) async fn run(settings: &Settings) -> Result<()> {
     let signals = Signals::listen()?;
     crate::api::metrics::install();
-    let queue = open::queue(settings).await?;
+    let mut crew = Crew::new(settings, Duty::Requests)?;
+    let queue = open::queue(settings, crew.declarations()?).await?;
     let listener = bind(settings, &queue).await?;
+    crew.ready(&[listener.local_addr()?]).await?;
     let background = BackgroundWork::housekeeping(settings, &queue);
-    print_line(&banner::one_line("api", listener.local_addr()?, &settings.database_url));
+    print_line(&banner::one_line("api", listener.local_addr()?, settings));
     serve_with(settings, queue, listener, background, signals).await
 }
 
@@ -36,12 +39,15 @@ pub(in crate::server) async fn run(settings: &Settings) -> Result<()> {
 pub(in crate::server) async fn serve_all(settings: &Settings) -> Result<()> {
     let signals = Signals::listen()?;
     crate::api::metrics::install();
-    let queue = open::queue(settings).await?;
+    let mut crew = Crew::new(settings, Duty::Everything)?;
+    let queue = open::queue(settings, crew.declarations()?).await?;
     let listener = bind(settings, &queue).await?;
-    let background = BackgroundWork::by_executor(settings, &queue);
-    let kinds = queue.kinds().await?.into_iter().map(|kind| kind.kind.to_string()).collect();
-    let facts =
-        banner::Facts { address: listener.local_addr()?, open: !needs_token(settings, &queue).await?, kinds, settings };
+    let address = listener.local_addr()?;
+    let kinds = crew.ready(&[address]).await?;
+    let background = BackgroundWork::by_executor(settings, &queue, &crew, &kinds);
+    let declared = queue.kinds().await?.into_iter().map(|kind| kind.kind.to_string()).collect();
+    let open = !needs_token(settings, &queue).await?;
+    let facts = banner::Facts { address, open, declared, crew: &crew, settings };
     print_text(&banner::banner(&facts));
     serve_with(settings, queue, listener, background, signals).await
 }

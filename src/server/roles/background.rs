@@ -6,11 +6,14 @@ use std::sync::Arc;
 
 use anyhow::Result;
 
+#[cfg(feature = "worker")]
+use super::crew::{Crew, State};
 use crate::queue::Queue;
 use crate::server::settings::Settings;
 #[cfg(feature = "worker")]
 use crate::{
-    job::WorkerId,
+    job::{Kind, WorkerId},
+    kinds::BuiltInKinds,
     server::settings::Executor,
     worker::{Retention, Worker, WorkerHealth, WorkerSettings, run_housekeeping},
 };
@@ -30,20 +33,31 @@ pub(super) enum BackgroundWork {
 
 #[cfg(feature = "worker")]
 impl BackgroundWork {
-    /// What the setting `executor` says.
-    pub(super) fn by_executor(settings: &Settings, queue: &Queue) -> Self {
-        match settings.executor {
-            Executor::Simulated => Self::workers(settings, queue),
-            Executor::None => Self::housekeeping(settings, queue),
+    /// What the setting `executor` says; without a kind to run, only the housekeeping.
+    pub(super) fn by_executor(settings: &Settings, queue: &Queue, crew: &Crew, kinds: &BuiltInKinds) -> Self {
+        if crew.runs_anything() {
+            Self::workers(settings, queue, crew, kinds)
+        } else {
+            Self::housekeeping(settings, queue)
         }
     }
 
-    pub(super) fn workers(settings: &Settings, queue: &Queue) -> Self {
+    pub(super) fn workers(settings: &Settings, queue: &Queue, crew: &Crew, kinds: &BuiltInKinds) -> Self {
         let id = WorkerId::random(&host_name());
         let worker = Worker::new(queue.clone()).id(id).settings(worker_settings(settings));
         #[cfg(feature = "api")]
-        crate::api::metrics::expect_kinds(crate::kinds::definitions().iter().flatten().map(|kind| &kind.kind));
-        Self::Workers(Box::new(crate::kinds::simulated::register(worker)))
+        {
+            let known = crew.states().iter().filter_map(|kind| Kind::new(&*kind.kind).ok()).collect::<Vec<_>>();
+            crate::api::metrics::expect_kinds(&known);
+        }
+        let simulated = || crew.states().iter().filter(|kind| matches!(kind.state, State::Simulated));
+        let worker = match settings.executor {
+            Executor::Simulated => {
+                simulated().fold(worker, |worker, kind| crate::kinds::simulated::register_kind(worker, &kind.kind))
+            }
+            Executor::BuiltIn | Executor::None => crate::kinds::register(worker, kinds),
+        };
+        Self::Workers(Box::new(worker))
     }
 
     pub(super) fn housekeeping(settings: &Settings, queue: &Queue) -> Self {

@@ -6,12 +6,12 @@ use std::net::SocketAddr;
 use anyhow::{Context, Result, anyhow};
 use tokio::net::TcpListener;
 
-use crate::queue::{Queue, QueueBuilder};
+use crate::queue::{BuiltInKind, Queue, QueueBuilder};
 use crate::server::settings::{Settings, without_password};
 use crate::server::stdio::print_line;
 
-pub(super) fn builder(settings: &Settings) -> Result<QueueBuilder> {
-    Ok(Queue::builder(&settings.database_url)
+fn builder(settings: &Settings) -> QueueBuilder {
+    Queue::builder(&settings.database_url)
         .schema(&settings.database_schema)
         .allow_unsafe_server_settings(settings.allow_unsafe_server_settings)
         .payload_max_bytes(settings.max_payload_bytes)
@@ -21,16 +21,18 @@ pub(super) fn builder(settings: &Settings) -> Result<QueueBuilder> {
         .allow_undeclared_kinds(settings.allow_undeclared_kinds)
         .default_max_attempts(settings.default_max_attempts)
         .default_retry(settings.default_retry.clone())
-        .built_in_kinds(crate::kinds::definitions()?))
 }
 
-/// Opens the queue and declares the kinds of the settings file.
-pub(super) async fn queue(settings: &Settings) -> Result<Queue> {
-    let queue = builder(settings)?.open().await?;
-    for kind in &settings.kinds {
-        let name = &kind.kind;
+/// Opens the queue with these built-in kinds, and declares the other kinds of the settings file.
+pub(super) async fn queue(settings: &Settings, built_in: Vec<BuiltInKind>) -> Result<Queue> {
+    let queue = builder(settings).built_in_kinds(built_in).open().await?;
+    let declared = &settings.declarations;
+    let kinds = declared.kinds.iter().map(|kind| &kind.definition);
+    let commands = declared.commands.iter().map(|command| &command.definition);
+    for definition in kinds.chain(commands).filter(|definition| !queue.is_built_in(&definition.kind)) {
+        let name = &definition.kind;
         queue
-            .put_kind(kind.clone())
+            .put_kind(definition.clone())
             .await
             .with_context(|| format!("cannot declare kind {name} of the settings file"))?;
     }
@@ -51,7 +53,7 @@ pub(super) async fn listen(address: SocketAddr, variable: &str) -> Result<TcpLis
 
 /// `steadfast migrate`: brings the database to the schema this program knows, and ends. Running it again, or twice at once, changes nothing.
 pub(in crate::server) async fn migrate(settings: &Settings) -> Result<()> {
-    let steps = builder(settings)?.migrate().await?;
+    let steps = builder(settings).migrate().await?;
     let store = without_password(&settings.database_url);
     match steps {
         0 => print_line(&format!("{store} is up to date: nothing to do")),

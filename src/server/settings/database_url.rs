@@ -66,6 +66,41 @@ pub(in crate::server) fn without_password(url: &str) -> String {
     escaped(&shown)
 }
 
+/// The file of a SQLite database.
+pub(in crate::server) fn sqlite_path(url: &str) -> Option<&std::path::Path> {
+    let path = url.strip_prefix("sqlite://").or_else(|| url.strip_prefix("sqlite:"))?;
+    Some(std::path::Path::new(path))
+}
+
+/// Hosts and ports of a database server, as far as the URL can be read in one way; none for a file or a local socket.
+pub(in crate::server) fn hosts(url: &str) -> Vec<(String, u16)> {
+    /// PostgreSQL's.
+    const USUAL_PORT: u16 = 5432;
+    let Parts::Server { address, query, .. } = Parts::of(url) else { return Vec::new() };
+    let parameter = |wanted: &str| {
+        let pairs = query.into_iter().flat_map(|query| query.split('&')).filter_map(|pair| pair.split_once('='));
+        let mut found = pairs.filter(|(name, _)| decoded(name) == wanted).map(|(_, value)| decoded(value));
+        found.next_back().unwrap_or_default()
+    };
+    let listed = address.split('/').next().unwrap_or_default().split(',').filter(|host| !host.is_empty());
+    let mut found: Vec<(String, u16)> = listed
+        .map(|host| match host.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+            Some((ip, port)) => (ip.to_owned(), port.trim_start_matches(':').parse().unwrap_or(USUAL_PORT)),
+            None => {
+                let (name, port) = host.split_once(':').unwrap_or((host, ""));
+                (decoded(name), port.parse().unwrap_or(USUAL_PORT))
+            }
+        })
+        .collect();
+    let port = parameter("port").split(',').next().and_then(|port| port.parse().ok()).unwrap_or(USUAL_PORT);
+    for also in ["host", "hostaddr"].map(parameter) {
+        found.extend(also.split(',').filter(|host| !host.is_empty()).map(|host| (host.to_owned(), port)));
+    }
+    // A path is a socket of this machine, which no URL of a caller can lead to.
+    found.retain(|(host, _)| !host.starts_with('/'));
+    found
+}
+
 enum Parts<'a> {
     /// A file may be called anything, and its URL holds no secret.
     File(&'a str),
@@ -189,6 +224,17 @@ mod tests {
                 "{url}"
             );
         }
+    }
+
+    #[test]
+    fn hosts_of_a_database_are_found_wherever_the_url_names_them() {
+        let found = |url: &str| hosts(url).into_iter().map(|(host, port)| format!("{host} {port}")).collect::<Vec<_>>();
+        assert_eq!(found("postgres://me:pw@db.internal/jobs"), ["db.internal 5432"]);
+        assert_eq!(found("postgres://me@db:5433,[::1]:5434/jobs"), ["db 5433", "::1 5434"]);
+        assert_eq!(found("postgres:///jobs?host=db&port=5435"), ["db 5435"]);
+        assert_eq!(found("postgres://me@db/jobs?hostaddr=10.0.0.7"), ["db 5432", "10.0.0.7 5432"]);
+        assert!(found("postgres:///jobs?host=/var/run/postgresql").is_empty());
+        assert!(found("sqlite://steadfast.db").is_empty());
     }
 
     #[test]

@@ -1,11 +1,14 @@
 //! Settings: one table, four sources, and one line that says what is wrong.
 //!
 //! [`table`] names every setting once, each with one of the [`forms`] of values; [`resolve`] decides which value is in
-//! force; [`typed`] has the values as the types that the roles take; [`show`] prints them. Nothing here starts anything.
+//! force; [`typed`] and [`built_in`] have the values as the types that the roles take; [`file`] reads what only the file can
+//! say: kinds, endpoints, secrets, commands. [`show`] prints what is in force. Nothing here starts anything.
 
+mod built_in;
 mod database_url;
 mod file;
 mod forms;
+mod kind_forms;
 mod resolve;
 mod secret_file;
 mod setting;
@@ -13,7 +16,9 @@ mod show;
 mod table;
 mod typed;
 
-pub(super) use database_url::without_password;
+pub(super) use built_in::{ImageSettings, LlmFallback, OnAmbiguous, OutboundSettings, RequestTargets, WebhookSettings};
+pub(super) use database_url::{hosts, sqlite_path, without_password};
+pub(super) use file::CommandTable;
 pub(super) use forms::span;
 pub(super) use resolve::{Inputs, Resolved, SettingsError, closest};
 pub(super) use secret_file::read_secret_file;

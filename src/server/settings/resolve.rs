@@ -6,10 +6,10 @@ use std::ffi::OsString;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use super::file::{self, FileContents};
+use super::file::{self, Declarations, FileContents};
 use super::secret_file::read_secret_file;
 use super::setting::{Form, Optional, Required, Setting};
-use super::table::{ADMIN_TOKEN, ADMIN_TOKEN_FILE, CONFIG, DATABASE_URL, DATABASE_URL_FILE, SETTINGS};
+use super::table::{self, CONFIG, SETTINGS};
 
 /// The file that is read if it is there.
 const DEFAULT_FILE: &str = "steadfast.toml";
@@ -51,7 +51,9 @@ struct Given {
 pub(in crate::server) struct Resolved {
     /// By key.
     given: BTreeMap<&'static str, Given>,
-    pub(super) kinds: Vec<crate::job::KindDefinition>,
+    pub(super) declarations: Declarations,
+    /// Settings that were given and have no effect, each with the feature that this program was built without.
+    pub(super) without_effect: Vec<(&'static str, &'static str)>,
     /// Variables that look like settings and are none, with the closest that is one.
     pub(super) unknown_variables: Vec<(String, Option<&'static str>)>,
 }
@@ -76,9 +78,21 @@ impl Resolved {
             }
         }
         let unknown_variables = unknown_variables(&inputs.variables);
-        let mut resolved = Self { given, kinds: contents.kinds, unknown_variables };
-        resolved.read_secret(&DATABASE_URL.setting, &DATABASE_URL_FILE.setting)?;
-        resolved.read_secret(&ADMIN_TOKEN.setting, &ADMIN_TOKEN_FILE.setting)?;
+        let without_effect = SETTINGS
+            .iter()
+            .filter(|setting| given.contains_key(setting.key))
+            .filter_map(|setting| Some((setting.key, setting.missing_feature?)))
+            .collect();
+        let mut resolved = Self { given, declarations: contents.declarations, without_effect, unknown_variables };
+        for (secret, file) in [
+            (&table::DATABASE_URL.setting, &table::DATABASE_URL_FILE.setting),
+            (&table::ADMIN_TOKEN.setting, &table::ADMIN_TOKEN_FILE.setting),
+            (&table::SMTP_URL.setting, &table::SMTP_URL_FILE.setting),
+            (&table::S3_SECRET_ACCESS_KEY.setting, &table::S3_SECRET_ACCESS_KEY_FILE.setting),
+            (&table::LLM_API_KEY.setting, &table::LLM_API_KEY_FILE.setting),
+        ] {
+            resolved.read_secret(secret, file)?;
+        }
         Ok(resolved)
     }
 
@@ -131,10 +145,10 @@ fn read_file(inputs: &Inputs) -> Result<FileContents, SettingsError> {
     let setting = &CONFIG.setting;
     if let Some(named) = find(setting, inputs, &FileContents::default())? {
         check(setting, &named)?;
-        return file::read(Path::new(&named.text), &named.source.to_string());
+        return file::read(Path::new(&named.text), &named.source.to_string(), &inputs.variables);
     }
     if inputs.directory.join(DEFAULT_FILE).exists() {
-        file::read(Path::new(DEFAULT_FILE), "the start directory")
+        file::read(Path::new(DEFAULT_FILE), "the start directory", &inputs.variables)
     } else {
         Ok(FileContents::default())
     }

@@ -15,6 +15,8 @@ pub(in crate::server) struct Setting {
     pub(in crate::server) default: Option<&'static str>,
     pub(in crate::server) form: &'static dyn AnyForm,
     given_by: GivenBy,
+    /// The feature without which it has no effect, if this program was built without it.
+    pub(in crate::server) missing_feature: Option<&'static str>,
     pub(in crate::server) doc: &'static str,
 }
 
@@ -62,8 +64,7 @@ pub(super) const fn required<F: Form>(
     form: &'static F,
     doc: &'static str,
 ) -> Required<F> {
-    let setting = Setting { key, variable, default: Some(default), form, given_by: GivenBy::Everywhere, doc };
-    Required { setting, default, form }
+    Required { setting: setting(key, variable, Some(default), form, doc), default, form }
 }
 
 pub(super) const fn optional<F: Form>(
@@ -72,12 +73,36 @@ pub(super) const fn optional<F: Form>(
     form: &'static F,
     doc: &'static str,
 ) -> Optional<F> {
-    Optional { setting: Setting { key, variable, default: None, form, given_by: GivenBy::Everywhere, doc }, form }
+    Optional { setting: setting(key, variable, None, form, doc), form }
+}
+
+const fn setting(
+    key: &'static str,
+    variable: &'static str,
+    default: Option<&'static str>,
+    form: &'static dyn AnyForm,
+    doc: &'static str,
+) -> Setting {
+    Setting { key, variable, default, form, given_by: GivenBy::Everywhere, missing_feature: None, doc }
+}
+
+impl<F> Required<F> {
+    /// Has no effect without this feature, which is built in or not.
+    pub(super) const fn needs(mut self, (feature, built_in): (&'static str, bool)) -> Self {
+        self.setting.missing_feature = if built_in { None } else { Some(feature) };
+        self
+    }
 }
 
 impl<F> Optional<F> {
     pub(super) const fn never_a_flag(mut self) -> Self {
         self.setting.given_by = GivenBy::NoFlag;
+        self
+    }
+
+    /// Has no effect without this feature, which is built in or not.
+    pub(super) const fn needs(mut self, (feature, built_in): (&'static str, bool)) -> Self {
+        self.setting.missing_feature = if built_in { None } else { Some(feature) };
         self
     }
 

@@ -16,9 +16,23 @@ pub(in crate::server) fn show(resolved: &Resolved) -> String {
         table.row([setting.key.to_owned(), text, escaped(&source.to_string())]);
     }
     let mut text = table.text();
-    for kind in &resolved.kinds {
-        // Writing into a string cannot fail.
-        let _ = writeln!(text, "kind {} is declared in the file", kind.kind);
+    // Names only: what they hold may be secret. Writing into a string cannot fail.
+    let declared = &resolved.declarations;
+    for kind in &declared.kinds {
+        let pushed = kind.push.as_ref().map(|endpoint| format!(" and pushed to the endpoint {endpoint}"));
+        let _ = writeln!(text, "kind {} is declared in the file{}", kind.definition.kind, pushed.unwrap_or_default());
+    }
+    for command in &declared.commands {
+        let _ = writeln!(text, "kind {} is a command of the file", command.definition.kind);
+    }
+    for endpoint in &declared.endpoints {
+        let _ = writeln!(text, "endpoint {} is named in the file", endpoint.name);
+    }
+    for secret in &declared.secrets {
+        let _ = writeln!(text, "secret {} is named in the file", secret.name);
+    }
+    for (key, feature) in &resolved.without_effect {
+        let _ = writeln!(text, "setting {key} has no effect: this program was built without {feature}");
     }
     text
 }

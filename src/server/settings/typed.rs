@@ -3,15 +3,19 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use super::built_in::BuiltInSettings;
+use super::file::Declarations;
 use super::forms::Millis;
 use super::resolve::{Resolved, SettingsError, ValueSource};
 use super::setting::Required;
 use super::table;
-use crate::job::{KindDefinition, QueueName, RetryPolicy};
+use crate::job::{Kind, QueueName, RetryPolicy};
 
 /// What runs the built-in kinds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::server) enum Executor {
+    /// Does the real work.
+    BuiltIn,
     /// Pretends to, for demos and tests.
     Simulated,
     /// Nothing in this process.
@@ -62,8 +66,11 @@ pub(in crate::server) struct Settings {
     pub(in crate::server) default_retry: RetryPolicy,
     pub(in crate::server) log: String,
     pub(in crate::server) log_format: LogFormat,
-    /// Declared in the file.
-    pub(in crate::server) kinds: Vec<KindDefinition>,
+    pub(in crate::server) built_in: BuiltInSettings,
+    /// What only the file can say.
+    pub(in crate::server) declarations: Declarations,
+    /// Settings that were given and have no effect, each with the feature that this program was built without.
+    pub(in crate::server) without_effect: Vec<(&'static str, &'static str)>,
     /// Variables that look like settings and are none, each with the one that was perhaps meant.
     pub(in crate::server) unknown_variables: Vec<(String, Option<&'static str>)>,
 }
@@ -72,6 +79,8 @@ impl Settings {
     pub(in crate::server) fn new(resolved: Resolved) -> Result<Self, SettingsError> {
         in_order(&resolved, &table::POLL_MS, &table::POLL_MAX_MS)?;
         in_order(&resolved, &table::DEFAULT_RETRY_BASE_MS, &table::DEFAULT_RETRY_CAP_MS)?;
+        let built_in = BuiltInSettings::new(&resolved)?;
+        names_are_free(&resolved.declarations, &built_in)?;
         Ok(Self {
             database_url: resolved.get(&table::DATABASE_URL)?,
             database_schema: resolved.get(&table::DATABASE_SCHEMA)?,
@@ -113,7 +122,9 @@ impl Settings {
             ),
             log: resolved.get(&table::LOG)?,
             log_format: resolved.get(&table::LOG_FORMAT)?,
-            kinds: resolved.kinds,
+            built_in,
+            declarations: resolved.declarations,
+            without_effect: resolved.without_effect,
             unknown_variables: resolved.unknown_variables,
         })
     }
@@ -129,4 +140,25 @@ fn in_order(resolved: &Resolved, least: &Required<Millis>, most: &Required<Milli
     Err(SettingsError(format!(
         "setting {least}: {low} (from {low_from}) is above {most}, {high} (from {high_from}); use at most that"
     )))
+}
+
+/// Refuses tables of the file that would take a built-in kind for one of their own.
+fn names_are_free(declarations: &Declarations, built_in: &BuiltInSettings) -> Result<(), SettingsError> {
+    let taken = |kind: &Kind| built_in.has(kind.as_str());
+    let way_out = "choose another name, or leave it out of STEADFAST_BUILTIN_KINDS";
+    for kind in declarations.kinds.iter().filter(|kind| taken(&kind.definition.kind)) {
+        let name = &kind.definition.kind;
+        for (given, key) in [(kind.definition.schema.is_some(), "schema"), (kind.push.is_some(), "push")] {
+            if given {
+                let message = format!(
+                    "the settings file: [kinds.{name}] is built in: its defaults can be changed, not its {key}; {way_out}"
+                );
+                return Err(SettingsError(message));
+            }
+        }
+    }
+    match declarations.commands.iter().map(|command| &command.definition.kind).find(|kind| taken(kind)) {
+        Some(name) => Err(SettingsError(format!("the settings file: [commands.{name}] is built in; {way_out}"))),
+        None => Ok(()),
+    }
 }

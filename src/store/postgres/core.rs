@@ -15,8 +15,7 @@ use super::pool::{Connector, Pool};
 use super::settings::PostgresSettings;
 use super::sql::Sql;
 use super::wake::Notifier;
-use crate::job::RetryPolicy;
-use crate::store::StoreError;
+use crate::store::{RetryPolicies, StoreError};
 
 /// What a write in this session would meet: the session's default, as the server's settings have it by now, or a
 /// standby.
@@ -35,8 +34,8 @@ pub(super) struct Core {
     pub(super) notifier: Notifier,
     /// The server, for people to read.
     pub(super) shown: Arc<str>,
-    /// For kinds that have no policy of their own.
-    pub(super) retry_default: RetryPolicy,
+    /// For kinds that are stored without a policy.
+    pub(super) retry: RetryPolicies,
 }
 
 impl Core {
@@ -51,7 +50,7 @@ impl Core {
             change_mark: ChangeMark::new(settings.low_water_marks),
             notifier,
             shown: connector.shown.clone(),
-            retry_default: settings.retry_default.clone(),
+            retry: settings.retry.clone(),
         })
     }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio_postgres::config::{Host, SslMode};
 
 use crate::job::RetryPolicy;
-use crate::store::OpenError;
+use crate::store::{OpenError, RetryPolicies};
 
 /// Where the jobs are, and how to talk to the server.
 #[derive(Clone)]
@@ -29,8 +29,9 @@ pub struct PostgresSettings {
     pub listen_check_interval: Duration,
     /// Run on a server that can lose what it has acknowledged. Meant for throw-away data.
     pub allow_unsafe_server_settings: bool,
-    /// How jobs are retried whose kind does not say. Of several processes, the one that records the failure decides.
-    pub retry_default: RetryPolicy,
+    /// How jobs are retried whose kind is stored without a policy. Of several processes, the one that records the failure
+    /// decides.
+    pub retry: RetryPolicies,
     /// A schema whose `now()` is used instead of the server's: for tests that hold the time, as
     /// [`ManualClock`](crate::store::ManualClock) does on SQLite.
     pub clock_schema: Option<String>,
@@ -52,7 +53,7 @@ impl PostgresSettings {
             statement_timeout: Duration::from_secs(10),
             listen_check_interval: Duration::from_secs(10),
             allow_unsafe_server_settings: false,
-            retry_default: RetryPolicy::default(),
+            retry: RetryPolicies::default(),
             clock_schema: None,
             low_water_marks: true,
         }
@@ -90,7 +91,13 @@ impl PostgresSettings {
 
     /// How jobs are retried whose kind does not say.
     pub fn retry_default(mut self, retry_default: RetryPolicy) -> Self {
-        self.retry_default = retry_default;
+        self.retry = self.retry.default_policy(retry_default);
+        self
+    }
+
+    /// How jobs are retried whose kind is stored without a policy.
+    pub fn retry(mut self, retry: RetryPolicies) -> Self {
+        self.retry = retry;
         self
     }
 }

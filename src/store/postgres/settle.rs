@@ -156,7 +156,7 @@ async fn try_settle(core: &Core, settles: &[Settle]) -> Result<Vec<Settled>, DbE
 struct Fact {
     attempts: u32,
     max_attempts: u32,
-    /// The kind's own.
+    /// As it is stored with the kind.
     retry: Option<RetryPolicy>,
     kind: Kind,
 }
@@ -202,7 +202,8 @@ async fn write(
             continue;
         }
         let (attempts, max_attempts) = fact.map_or((1, 1), |fact| (fact.attempts, fact.max_attempts));
-        let retry = fact.and_then(|fact| fact.retry.as_ref()).unwrap_or(&core.retry_default);
+        let stored = fact.and_then(|fact| fact.retry.as_ref());
+        let retry = core.retry.or_stored(stored, fact.map_or("", |fact| fact.kind.as_str()));
         let ending = Ending::Reported(&settle.outcome);
         let running = RunningJob { attempts, max_attempts, cancel_requested: false, retry, jitter: fastrand::f64() };
         let (to, to_if_cancelling) =
@@ -213,7 +214,7 @@ async fn write(
             attempt: attempts,
             recorded: to.recorded,
             to: to.to,
-            error: error.as_str().to_owned(),
+            error: error.logged().to_owned(),
         });
         if endings.add(settle.lease, to, to_if_cancelling, attempts) {
             failures.extend(failed.map(|failed| (settle.lease, failed)));

@@ -77,8 +77,8 @@ use crate::store::sealed::Sealed;
 use crate::store::{
     Cancel, Cancelled, CatalogStore, Claim, Claimed, Clock, Delete, DeleteKind, DeleteToken, Deleted, Enqueued, Extend,
     Extended, JobStore, KindPut, Known, List, NotStored, OpenError, Page, Pause, PerItem, Prune, Pruned, PutKind,
-    PutToken, Reap, Reaped, Redrive, Redriven, Resume, Settle, Settled, Stats, StatsRequest, Store, StoreError,
-    SystemClock, TokenDeleted, TokenPut, TokenRecord, UnrunnableJob, Wake,
+    PutToken, Reap, Reaped, Redrive, Redriven, Resume, RetryPolicies, Settle, Settled, Stats, StatsRequest, Store,
+    StoreError, SystemClock, TokenDeleted, TokenPut, TokenRecord, UnrunnableJob, Wake,
 };
 
 /// Settings of the embedded store.
@@ -91,8 +91,8 @@ pub struct SqliteSettings {
     pub clock: Arc<dyn Clock>,
     /// How long one read may take.
     pub read_timeout: Duration,
-    /// How jobs are retried whose kind does not say.
-    pub retry_default: RetryPolicy,
+    /// How jobs are retried whose kind is stored without a policy.
+    pub retry: RetryPolicies,
 }
 
 impl SqliteSettings {
@@ -100,8 +100,8 @@ impl SqliteSettings {
     pub fn at(path: impl Into<PathBuf>) -> Self {
         // 5 s: nobody waits longer for a page, and the log must not be pinned for longer either.
         let read_timeout = Duration::from_secs(5);
-        let (clock, retry_default) = (Arc::new(SystemClock::default()), RetryPolicy::default());
-        Self { path: path.into(), clock, read_timeout, retry_default }
+        let (clock, retry) = (Arc::new(SystemClock::default()), RetryPolicies::default());
+        Self { path: path.into(), clock, read_timeout, retry }
     }
 
     /// The clock that decides what is due.
@@ -118,7 +118,13 @@ impl SqliteSettings {
 
     /// How jobs are retried whose kind does not say.
     pub fn retry_default(mut self, retry: RetryPolicy) -> Self {
-        self.retry_default = retry;
+        self.retry = self.retry.default_policy(retry);
+        self
+    }
+
+    /// How jobs are retried whose kind is stored without a policy.
+    pub fn retry(mut self, retry: RetryPolicies) -> Self {
+        self.retry = retry;
         self
     }
 }
@@ -138,7 +144,7 @@ pub struct SqliteStore {
     counts: SharedCounts,
     time: StoreTime,
     wake: Wake,
-    retry_default: Arc<RetryPolicy>,
+    retry: Arc<RetryPolicies>,
     path: PathBuf,
     /// Readers that are still at work share it.
     _owner: Arc<OwnerLock>,
@@ -170,7 +176,7 @@ impl SqliteStore {
             counts,
             time,
             wake,
-            retry_default: Arc::new(settings.retry_default),
+            retry: Arc::new(settings.retry),
             path,
             _owner: owner,
         })
@@ -215,8 +221,7 @@ impl JobStore for SqliteStore {
     }
 
     async fn settle(&self, settles: Vec<Settle>) -> PerItem<Settled> {
-        let retry_default = self.retry_default.clone();
-        let answers = self.writer.write(settle::SettleAll { settles, retry_default }).await?;
+        let answers = self.writer.write(settle::SettleAll { settles, retry: self.retry.clone() }).await?;
         Ok(settle::log_failures(answers))
     }
 

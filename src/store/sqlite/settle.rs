@@ -13,12 +13,12 @@ use super::row::UuidBlob;
 use super::transaction::{OnItemError, Tx};
 use crate::job::{Ending, JobId, Json, Kind, Outcome, RetryPolicy, RunningJob, Status, Transition, decide};
 use crate::planted::{self, Bug, planted};
-use crate::store::{FailedAttempt, Settle, Settled, StoreError};
+use crate::store::{FailedAttempt, RetryPolicies, Settle, Settled, StoreError};
 
 pub(super) struct SettleAll {
     pub(super) settles: Vec<Settle>,
-    /// For kinds that have no policy of their own.
-    pub(super) retry_default: Arc<RetryPolicy>,
+    /// For kinds that are stored without a policy.
+    pub(super) retry: Arc<RetryPolicies>,
 }
 
 /// The answer to one item, and what is to be said of it in the log once it is committed.
@@ -52,7 +52,7 @@ impl Verb for SettleAll {
             }
         };
         let (look, end) = (tx.statement(NEWEST_ATTEMPT)?, end_statement(tx)?);
-        let mut statements = SettleStatements { look, end, retry: RetryPolicies::or(&self.retry_default) };
+        let mut statements = SettleStatements { look, end, retry: StoredPolicies::or(&self.retry) };
         let items: Vec<_> = recorded.into_iter().zip(&self.settles).collect();
         tx.each(
             &items,
@@ -135,7 +135,7 @@ fn count_written(tx: &mut Tx<'_>, first: &ClaimedRow, last_seq: i64) -> rusqlite
 struct SettleStatements<'c> {
     look: CachedStatement<'c>,
     end: CachedStatement<'c>,
-    retry: RetryPolicies<'c>,
+    retry: StoredPolicies<'c>,
 }
 
 const NEWEST_ATTEMPT: &str = "
@@ -196,7 +196,7 @@ impl SettleStatements<'_> {
             attempt: newest.attempts,
             recorded: transition.recorded,
             to: transition.to,
-            error: error.as_str().to_owned(),
+            error: error.logged().to_owned(),
         });
         Ok((Settled::Recorded, failed))
     }
@@ -209,30 +209,30 @@ fn answer_repeated(reported: &Outcome, recorded: Option<String>) -> Settled {
 }
 
 /// How jobs are retried, read once per kind for a batch of outcomes.
-struct RetryPolicies<'d> {
-    of_kinds: HashMap<Arc<str>, Option<RetryPolicy>>,
-    default: &'d RetryPolicy,
+struct StoredPolicies<'d> {
+    stored: HashMap<Arc<str>, Option<RetryPolicy>>,
+    not_stored: &'d RetryPolicies,
 }
 
-impl<'d> RetryPolicies<'d> {
-    fn or(default: &'d RetryPolicy) -> Self {
-        Self { of_kinds: HashMap::new(), default }
+impl<'d> StoredPolicies<'d> {
+    fn or(not_stored: &'d RetryPolicies) -> Self {
+        Self { stored: HashMap::new(), not_stored }
     }
 
-    /// The kind's own policy, or the default. Looked up only where it matters.
+    /// The policy that counts for a kind. Looked up only where it matters.
     fn of(&mut self, tx: &Tx<'_>, outcome: &Outcome, kind: &Arc<str>) -> rusqlite::Result<&RetryPolicy> {
         if !matches!(outcome, Outcome::Failed(_) | Outcome::TimedOut(_)) {
-            return Ok(self.default);
+            return Ok(self.not_stored.or_stored(None, kind));
         }
-        if !self.of_kinds.contains_key(kind) {
+        if !self.stored.contains_key(kind) {
             let text: Option<String> = tx
                 .statement("SELECT retry FROM kinds WHERE kind = ?1")?
                 .query_row([kind], |row| row.get(0))
                 .optional()?
                 .flatten();
-            self.of_kinds.insert(kind.clone(), text.and_then(|text| serde_json::from_str(&text).ok()));
+            self.stored.insert(kind.clone(), text.and_then(|text| serde_json::from_str(&text).ok()));
         }
-        Ok(self.of_kinds.get(kind).and_then(Option::as_ref).unwrap_or(self.default))
+        Ok(self.not_stored.or_stored(self.stored.get(kind).and_then(Option::as_ref), kind))
     }
 }
 

@@ -1,12 +1,13 @@
-//! The table: every setting, named once. Flags, variables, TOML keys, `steadfast config`, the checks at start and the
-//! table in `docs/operations.md` all come from here. Values are read by naming a row, such as [`LEASE_MS`].
+//! The server's own settings: the database, the API, workers, leases, retention, logs.
 
-use super::forms::{
+use super::rows;
+use crate::server::settings::forms::{
     AddressOrOff, Choice, Concurrency, DatabaseUrl, FilePath, LogFilter, Millis, Names, Number, SWITCH, SocketAddress,
     Span, Text, TokenText,
 };
-use super::setting::{Optional, Required, Setting, optional, required};
-use super::typed::{Executor, LogFormat};
+use crate::server::settings::kind_forms::BuiltInNames;
+use crate::server::settings::setting::{Optional, Required, optional, required};
+use crate::server::settings::typed::{Executor, LogFormat};
 
 /// 1 s to 1 h, as for leases over HTTP.
 const LEASE: &Millis = &Millis { min: 1_000, max: 3_600_000 };
@@ -16,20 +17,10 @@ const INTERVAL: &Millis = &Millis { min: 10, max: 600_000 };
 const RETRY_WAIT: &Millis = &Millis { min: 0, max: 2_592_000_000 };
 
 const EXECUTORS: &Choice<Executor> =
-    &Choice(&[("builtin", Executor::Simulated), ("simulated", Executor::Simulated), ("none", Executor::None)]);
+    &Choice(&[("builtin", Executor::BuiltIn), ("simulated", Executor::Simulated), ("none", Executor::None)]);
 const LOG_FORMATS: &Choice<LogFormat> = &Choice(&[("pretty", LogFormat::Pretty), ("json", LogFormat::Json)]);
 
-/// Makes a constant of each row, and of all rows a list.
-macro_rules! table {
-    ($($name:ident: $type:ty = $row:expr;)*) => {
-        $(pub(super) const $name: $type = $row;)*
-
-        /// All of them, in the order in which they are shown.
-        pub(in crate::server) const SETTINGS: &[&Setting] = &[$(&$name.setting),*];
-    };
-}
-
-table! {
+rows! {
     CONFIG: Optional<FilePath> = optional(
         "config",
         "STEADFAST_CONFIG",
@@ -165,7 +156,19 @@ table! {
         "STEADFAST_EXECUTOR",
         "builtin",
         EXECUTORS,
-        "what runs the built-in kinds: builtin is simulated for now, which does none of the real work; none leaves all jobs to workers over HTTP",
+        "what runs the built-in kinds: builtin does the real work; simulated, for demos and tests, sleeps and sometimes fails; none leaves all jobs to workers over HTTP",
+    );
+    BUILTIN_KINDS: Optional<BuiltInNames> = optional(
+        "builtin_kinds",
+        "STEADFAST_BUILTIN_KINDS",
+        &BuiltInNames { none: true },
+        "the built-in kinds that exist; unset: all; the names of the others are free",
+    );
+    EXTERNAL_KINDS: Optional<BuiltInNames> = optional(
+        "external_kinds",
+        "STEADFAST_EXTERNAL_KINDS",
+        &BuiltInNames { none: false },
+        "built-in kinds whose jobs are accepted here and run by other workers",
     );
     LEASE_MS: Required<Millis> = required(
         "lease_ms",
@@ -258,35 +261,4 @@ table! {
         LOG_FORMATS,
         "how it is logged",
     );
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn no_two_settings_share_a_key_or_a_variable() {
-        let mut names: Vec<_> = SETTINGS.iter().flat_map(|setting| [setting.key, setting.variable]).collect();
-        names.sort_unstable();
-        let all = names.len();
-        names.dedup();
-        assert_eq!(names.len(), all);
-    }
-
-    #[test]
-    fn every_default_is_one_of_the_allowed_values() {
-        for setting in SETTINGS {
-            if let Some(default) = setting.default {
-                assert!(setting.form.allows(default), "{}", setting.key);
-            }
-        }
-    }
-
-    #[test]
-    fn no_secret_can_be_given_on_the_command_line() {
-        for setting in SETTINGS.iter().filter(|setting| setting.form.is_secret()) {
-            let refused = setting.form.refused_as_flag("postgres://me:secret@host/database");
-            assert!(refused || setting.flag().is_none(), "{}", setting.key);
-        }
-    }
 }
