@@ -92,8 +92,13 @@ fn definition(kind: Kind, declared: KindDeclaration) -> Result<KindDefinition, P
 fn retry(declared: RetryDeclaration) -> Result<RetryPolicy, Problem> {
     let longest_ms = SCHEDULE_HORIZON.as_millis() as i64;
     let ms = |field, value| within(field, value, 0..=longest_ms).map(|ms| ms.map(|ms| ms as u64));
-    let RetryDeclaration { base_ms, cap_ms, factor, delays_ms } = declared;
+    let RetryDeclaration { base_ms, cap_ms, factor, delays_ms, jitter } = declared;
     let Some(delays_ms) = delays_ms else {
+        if jitter.is_some() {
+            return Err(Problem::invalid(
+                "retry jitter belongs to delays_ms; base_ms, cap_ms and factor have their own",
+            ));
+        }
         let RetryPolicy::Spread { base_ms: base, cap_ms: cap, factor: growth } = RetryPolicy::default() else {
             unreachable!("the default is a window that grows")
         };
@@ -107,5 +112,5 @@ fn retry(declared: RetryDeclaration) -> Result<RetryPolicy, Problem> {
         return Err(Problem::invalid("retry has either delays_ms, or base_ms, cap_ms and factor: send one of the two"));
     }
     let delays = delays_ms.into_iter().map(|delay| Ok(ms("delays_ms", Some(delay))?.unwrap_or_default()));
-    Ok(RetryPolicy::Fixed { delays_ms: delays.collect::<Result<_, Problem>>()? })
+    Ok(RetryPolicy::Fixed { delays_ms: delays.collect::<Result<_, Problem>>()?, jitter: jitter.unwrap_or(0.0) })
 }

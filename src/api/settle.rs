@@ -102,6 +102,8 @@ fn read_outcome(report: wire::OutcomeReport) -> Result<Outcome, String> {
             error: ErrorText::new(report.error.as_deref().unwrap_or("failed; the worker gave no reason")),
             permanent: report.permanent.unwrap_or(false),
             retry_after: wait("retry_after_ms", report.retry_after_ms)?,
+            // Over HTTP there is the exact wait only.
+            no_sooner_than: None,
         }),
         ReportedOutcome::Cancelled => Outcome::Cancelled,
         ReportedOutcome::Released => Outcome::Released,

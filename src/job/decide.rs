@@ -86,7 +86,7 @@ pub fn decide(ending: Ending<'_>, job: RunningJob<'_>) -> Transition {
         }
         Ending::Reported(Outcome::Failed(failure)) => fail(failure, AttemptOutcome::Failed, job),
         Ending::Reported(Outcome::TimedOut(error)) => {
-            let failure = Failure { error: error.clone(), permanent: false, retry_after: None };
+            let failure = Failure::new(error.as_str());
             fail(&failure, AttemptOutcome::TimedOut, job)
         }
         Ending::Reported(Outcome::Cancelled) => stay(job, Status::Cancelled, AttemptOutcome::Cancelled),
@@ -98,7 +98,7 @@ pub fn decide(ending: Ending<'_>, job: RunningJob<'_>) -> Transition {
                 Expiry::Deadline => (AttemptOutcome::TimedOut, "timed out: the attempt ran past the job's timeout_ms"),
             };
             // At once: the lease has been the wait already.
-            let failure = Failure { error: ErrorText::new(error), permanent: false, retry_after: Some(Duration::ZERO) };
+            let failure = Failure::new(error).retry_after(Duration::ZERO);
             fail(&failure, recorded, job)
         }
     }
@@ -111,7 +111,8 @@ fn fail(failure: &Failure, recorded: AttemptOutcome, job: RunningJob<'_>) -> Tra
     } else if failure.permanent || job.attempts >= job.max_attempts {
         stay(job, Status::FailedPermanent, recorded)
     } else {
-        let wait = failure.retry_after.unwrap_or_else(|| job.retry.wait(job.attempts, job.jitter));
+        let by_policy = || job.retry.wait(job.attempts, job.jitter).max(failure.no_sooner_than.unwrap_or_default());
+        let wait = failure.retry_after.unwrap_or_else(by_policy);
         // A handler may ask for any wait; later than the horizon no database can say.
         Transition { run_in: Some(wait.min(SCHEDULE_HORIZON)), ..stay(job, Status::Retrying, recorded) }
     };
@@ -236,12 +237,24 @@ mod tests {
 
     #[test]
     fn a_wait_given_by_the_handler_wins_over_the_policy() {
-        let failure =
-            |retry_after| Outcome::Failed(Failure { error: ErrorText::new("e"), permanent: false, retry_after });
+        let failure = |retry_after: Option<Duration>| Outcome::Failed(Failure::new("e").retry_after(retry_after));
         let wait = |outcome: &Outcome| decide(Ending::Reported(outcome), job(1, 3)).run_in;
         assert_eq!(wait(&failure(Some(Duration::from_millis(7)))), Some(Duration::from_millis(7)));
         assert_eq!(wait(&failure(None)), Some(POLICY.wait(1, 0.5)));
         assert_eq!(wait(&failure(Some(Duration::MAX))), Some(SCHEDULE_HORIZON));
         assert_eq!(wait(&Outcome::Snoozed(Duration::MAX)), Some(SCHEDULE_HORIZON));
+    }
+
+    #[test]
+    fn a_floor_is_waited_for_if_the_policy_waits_less_and_an_exact_wait_wins_over_it() {
+        let by_policy = POLICY.wait(1, 0.5);
+        let wait = |failure: Failure| decide(Ending::Reported(&Outcome::Failed(failure)), job(1, 3)).run_in;
+        let floor = |floor| wait(Failure::new("e").no_sooner_than(floor));
+        assert_eq!(floor(by_policy + Duration::from_secs(1)), Some(by_policy + Duration::from_secs(1)));
+        assert_eq!(floor(by_policy - Duration::from_millis(1)), Some(by_policy), "never a shortcut");
+        assert_eq!(floor(Duration::MAX), Some(SCHEDULE_HORIZON));
+        let exact = Failure::new("e").no_sooner_than(Duration::from_secs(60)).retry_after(Duration::from_millis(7));
+        assert_eq!(wait(exact), Some(Duration::from_millis(7)));
+        assert_eq!(wait(Failure::new("e").no_sooner_than(Duration::from_secs(60)).permanent()), None);
     }
 }

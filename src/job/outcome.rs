@@ -33,12 +33,14 @@ pub struct Failure {
     pub permanent: bool,
     /// Retry after exactly this long, instead of by the kind's retry policy.
     pub retry_after: Option<Duration>,
+    /// Retry by the kind's retry policy, but not before this long. `retry_after` wins over it.
+    pub no_sooner_than: Option<Duration>,
 }
 
 impl Failure {
     /// A failure, retried by the kind's policy while attempts are left.
     pub fn new(error: impl AsRef<str>) -> Self {
-        Self { error: ErrorText::new(error), permanent: false, retry_after: None }
+        Self { error: ErrorText::new(error), permanent: false, retry_after: None, no_sooner_than: None }
     }
 
     /// Not to be retried: the job becomes a dead letter.
@@ -52,6 +54,12 @@ impl Failure {
         self.retry_after = wait.into();
         self
     }
+
+    /// To be retried by the kind's policy, but not before this long: what the other side asked for is a floor.
+    pub fn no_sooner_than(mut self, wait: impl Into<Option<Duration>>) -> Self {
+        self.no_sooner_than = wait.into();
+        self
+    }
 }
 
 impl Outcome {
@@ -61,14 +69,10 @@ impl Outcome {
         match result {
             Some(json) if json.as_str().len() > RESULT_MAX_BYTES => {
                 let bytes = json.as_str().len();
-                Self::Failed(Failure {
-                    error: ErrorText::new(format!(
-                        "the job did its work, but its result is {bytes} bytes and the limit is {RESULT_MAX_BYTES}: \
-                         store large results elsewhere and return where they are"
-                    )),
-                    permanent: true,
-                    retry_after: None,
-                })
+                Self::failed_permanently(format!(
+                    "the job did its work, but its result is {bytes} bytes and the limit is {RESULT_MAX_BYTES}: \
+                     store large results elsewhere and return where they are"
+                ))
             }
             other => Self::Succeeded(other),
         }
@@ -76,12 +80,12 @@ impl Outcome {
 
     /// A failure, retried by the kind's policy while attempts are left.
     pub fn failed(error: impl AsRef<str>) -> Self {
-        Self::Failed(Failure { error: ErrorText::new(error), permanent: false, retry_after: None })
+        Self::Failed(Failure::new(error))
     }
 
     /// A failure that is not retried: the job becomes a dead letter.
     pub fn failed_permanently(error: impl AsRef<str>) -> Self {
-        Self::Failed(Failure { error: ErrorText::new(error), permanent: true, retry_after: None })
+        Self::Failed(Failure::new(error).permanent())
     }
 
     /// Start again after `delay`, at most five years.

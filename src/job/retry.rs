@@ -8,7 +8,7 @@ use super::limits::SCHEDULE_HORIZON;
 
 /// Waits between attempts: exponential backoff with jitter, or a fixed list.
 ///
-/// As JSON: `{"base_ms":1000,"cap_ms":60000,"factor":3}` or `{"delays_ms":[1000,60000]}`.
+/// As JSON: `{"base_ms":1000,"cap_ms":60000,"factor":3}` or `{"delays_ms":[1000,60000],"jitter":0.2}`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(untagged, deny_unknown_fields)]
 #[non_exhaustive]
@@ -27,11 +27,14 @@ pub enum RetryPolicy {
         #[serde(default = "default_factor")]
         factor: f64,
     },
-    /// Exactly these waits, the last one repeated.
+    /// These waits, the last one repeated; exactly, unless a jitter spreads them.
     #[non_exhaustive]
     Fixed {
         /// One wait per attempt.
         delays_ms: Vec<u64>,
+        /// 0 to 1: a wait of `d` is uniform over `[d · (1 − jitter), d · (1 + jitter)]`.
+        #[serde(default, skip_serializing_if = "is_zero")]
+        jitter: f64,
     },
 }
 
@@ -55,6 +58,11 @@ impl Default for RetryPolicy {
     }
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(jitter: &f64) -> bool {
+    *jitter == 0.0
+}
+
 fn millis(wait: Duration) -> u64 {
     u64::try_from(wait.as_millis()).unwrap_or(u64::MAX)
 }
@@ -75,7 +83,16 @@ impl RetryPolicy {
 
     /// Exactly these waits, the last one repeated.
     pub fn fixed(waits: impl IntoIterator<Item = Duration>) -> Self {
-        Self::Fixed { delays_ms: waits.into_iter().map(millis).collect() }
+        Self::Fixed { delays_ms: waits.into_iter().map(millis).collect(), jitter: 0.0 }
+    }
+
+    /// Spreads the waits of a fixed list: 0.2 is 20 % shorter to 20 % longer. Exponential backoff, which is spread already,
+    /// stays as it is.
+    pub fn with_jitter(mut self, share: f64) -> Self {
+        if let Self::Fixed { jitter, .. } = &mut self {
+            *jitter = share;
+        }
+        self
     }
 
     /// Validates the policy; the error says what is wrong.
@@ -95,12 +112,15 @@ impl RetryPolicy {
                     return Err(format!("retry factor {factor} is below 1: waits must not shrink"));
                 }
             }
-            Self::Fixed { delays_ms } => {
+            Self::Fixed { delays_ms, jitter } => {
                 if delays_ms.is_empty() || delays_ms.len() > 1000 {
                     return Err("retry delays_ms needs 1 to 1000 values".into());
                 }
                 if delays_ms.iter().any(|ms| *ms > horizon_ms) {
                     return Err("retry delays_ms holds a wait of more than five years".into());
+                }
+                if !(0.0..=1.0).contains(jitter) {
+                    return Err(format!("retry jitter {jitter} is out of range: use 0 to 1"));
                 }
             }
         }
@@ -117,10 +137,13 @@ impl RetryPolicy {
                 let longest_ms = grown_ms.min(*cap_ms).max(*base_ms);
                 (Duration::from_millis(*base_ms), Duration::from_millis(longest_ms))
             }
-            Self::Fixed { delays_ms } => {
+            Self::Fixed { delays_ms, jitter } => {
                 let nth = (attempt as usize - 1).min(delays_ms.len().saturating_sub(1));
-                let wait = Duration::from_millis(delays_ms.get(nth).copied().unwrap_or_default());
-                (wait, wait)
+                let wait_ms = delays_ms.get(nth).copied().unwrap_or_default();
+                // `as` saturates, also from a jitter that was never checked.
+                let off_ms = (wait_ms as f64 * jitter.clamp(0.0, 1.0)) as u64;
+                let (shortest_ms, longest_ms) = (wait_ms.saturating_sub(off_ms), wait_ms.saturating_add(off_ms));
+                (Duration::from_millis(shortest_ms), Duration::from_millis(longest_ms))
             }
         }
     }
@@ -171,9 +194,19 @@ mod tests {
 
     #[test]
     fn fixed_waits_repeat_the_last() {
-        let policy = RetryPolicy::Fixed { delays_ms: vec![10, 20] };
+        let policy = RetryPolicy::Fixed { delays_ms: vec![10, 20], jitter: 0.0 };
         let waits: Vec<_> = (0..5).map(|attempt| policy.wait(attempt, 0.5).as_millis()).collect();
         assert_eq!(waits, [10, 10, 20, 20, 20]);
+    }
+
+    #[test]
+    fn jitter_spreads_a_fixed_wait_evenly_to_both_sides() {
+        let policy = RetryPolicy::fixed([Duration::from_secs(10), Duration::from_secs(100)]).with_jitter(0.2);
+        let ms = |attempt, roll| policy.wait(attempt, roll).as_millis();
+        assert_eq!([ms(1, 0.0), ms(1, 0.5), ms(1, 1.0)], [8_000, 10_000, 12_000]);
+        assert_eq!([ms(7, 0.0), ms(7, 0.25), ms(7, 1.0)], [80_000, 90_000, 120_000]);
+        let whole = RetryPolicy::fixed([Duration::MAX]).with_jitter(1.0);
+        assert_eq!(whole.window(1), (Duration::ZERO, Duration::from_millis(u64::MAX)));
     }
 
     #[test]
@@ -183,7 +216,12 @@ mod tests {
         for bad in [spread(2, 1, 3.0), spread(1, u64::MAX, 3.0), spread(1, 2, 0.5), spread(1, 2, f64::NAN)] {
             assert!(bad.check().unwrap_err().starts_with("retry "), "{bad:?}");
         }
-        assert!(RetryPolicy::Fixed { delays_ms: vec![] }.check().is_err());
+        assert!(RetryPolicy::fixed([]).check().is_err());
+        let spread_by = |jitter| RetryPolicy::fixed([Duration::ZERO]).with_jitter(jitter).check();
+        assert_eq!((spread_by(0.0), spread_by(1.0)), (Ok(()), Ok(())));
+        for bad in [-0.1, 1.1, f64::NAN, f64::INFINITY] {
+            assert!(spread_by(bad).unwrap_err().contains("use 0 to 1"), "{bad}");
+        }
     }
 
     #[test]
@@ -191,7 +229,13 @@ mod tests {
         let read = |text: &str| serde_json::from_str::<RetryPolicy>(text);
         assert_eq!(read(r#"{"base_ms":1000,"cap_ms":60000,"factor":3}"#).unwrap(), RetryPolicy::default());
         assert_eq!(read("{}").unwrap(), RetryPolicy::default());
-        assert_eq!(read(r#"{"delays_ms":[5]}"#).unwrap(), RetryPolicy::Fixed { delays_ms: vec![5] });
+        let fixed = RetryPolicy::fixed([Duration::from_millis(5)]);
+        assert_eq!(read(r#"{"delays_ms":[5]}"#).unwrap(), fixed);
+        assert_eq!(serde_json::to_string(&fixed).unwrap(), r#"{"delays_ms":[5]}"#, "as older programs read it");
+        let spread = fixed.with_jitter(0.2);
+        assert_eq!(serde_json::to_string(&spread).unwrap(), r#"{"delays_ms":[5],"jitter":0.2}"#);
+        assert_eq!(read(r#"{"delays_ms":[5],"jitter":0.2}"#).unwrap(), spread);
+        assert!(read(r#"{"base_ms":1,"jitter":0.2}"#).is_err());
         assert!(read(r#"{"base":1}"#).is_err());
         assert!(read(r#"{"delays_ms":[5],"base_ms":1}"#).is_err());
     }

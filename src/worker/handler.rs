@@ -69,12 +69,13 @@ pub struct JobError {
     message: String,
     permanent: bool,
     retry_after: Option<Duration>,
+    no_sooner_than: Option<Duration>,
 }
 
 impl JobError {
     /// An error that is retried by the kind's policy.
     pub fn new(message: impl fmt::Display) -> Self {
-        Self { message: message.to_string(), permanent: false, retry_after: None }
+        Self { message: message.to_string(), permanent: false, retry_after: None, no_sooner_than: None }
     }
 
     /// An error that is not retried: the job becomes a dead letter at once.
@@ -88,11 +89,19 @@ impl JobError {
         self
     }
 
+    /// Retries by the kind's policy, but not before this long: for what the other side asked for, like `Retry-After`. With
+    /// [`retry_after`](Self::retry_after), that wait is used.
+    pub fn retry_no_sooner_than(mut self, wait: Duration) -> Self {
+        self.no_sooner_than = Some(wait);
+        self
+    }
+
     pub(super) fn into_outcome(self) -> crate::job::Outcome {
         crate::job::Outcome::Failed(crate::job::Failure {
             error: crate::job::ErrorText::new(self.message),
             permanent: self.permanent,
             retry_after: self.retry_after,
+            no_sooner_than: self.no_sooner_than,
         })
     }
 }

@@ -32,7 +32,7 @@ pub(in crate::api) struct KindDeclaration {
     pub(in crate::api) retry: Option<RetryDeclaration>,
 }
 
-/// A window that grows (`base_ms`, `cap_ms`, `factor`), or fixed waits (`delays_ms`).
+/// A window that grows (`base_ms`, `cap_ms`, `factor`), or a list of waits (`delays_ms`, `jitter`).
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(in crate::api) struct RetryDeclaration {
@@ -45,9 +45,12 @@ pub(in crate::api) struct RetryDeclaration {
     /// Growth per attempt; 3 by default.
     #[schema(minimum = 1)]
     pub(in crate::api) factor: Option<f64>,
-    /// Exactly these waits, the last one repeated.
+    /// These waits, the last one repeated; exactly, without `jitter`.
     #[schema(value_type = Option<Vec<i64>>, min_items = 1, max_items = 1000)]
     pub(in crate::api) delays_ms: Option<Vec<Integer>>,
+    /// Spreads `delays_ms`: 0.2 is 20 % shorter to 20 % longer. 0 by default.
+    #[schema(minimum = 0, maximum = 1)]
+    pub(in crate::api) jitter: Option<f64>,
 }
 
 /// A declared kind.
@@ -79,15 +82,21 @@ pub(in crate::api) struct KindView {
 pub(in crate::api) enum RetryView {
     /// Drawn from a window that grows.
     Spread { base_ms: u64, cap_ms: u64, factor: f64 },
-    /// Exactly these, the last one repeated.
-    Fixed { delays_ms: Vec<u64> },
+    /// These, the last one repeated; exactly, without a jitter.
+    Fixed {
+        delays_ms: Vec<u64>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        jitter: Option<f64>,
+    },
 }
 
 impl From<RetryPolicy> for RetryView {
     fn from(policy: RetryPolicy) -> Self {
         match policy {
             RetryPolicy::Spread { base_ms, cap_ms, factor } => Self::Spread { base_ms, cap_ms, factor },
-            RetryPolicy::Fixed { delays_ms } => Self::Fixed { delays_ms },
+            RetryPolicy::Fixed { delays_ms, jitter } => {
+                Self::Fixed { delays_ms, jitter: (jitter != 0.0).then_some(jitter) }
+            }
         }
     }
 }

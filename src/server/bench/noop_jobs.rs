@@ -54,7 +54,7 @@ impl Job for FailsOnce {
 
     /// Without a wait: what is measured is the cost of a failure, not the length of a backoff.
     fn defaults() -> KindDefaults {
-        KindDefaults { retry: Some(RetryPolicy::Fixed { delays_ms: vec![0] }), ..KindDefaults::default() }
+        KindDefaults { retry: Some(RetryPolicy::fixed([Duration::ZERO])), ..KindDefaults::default() }
     }
 }
 
