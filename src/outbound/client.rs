@@ -94,12 +94,14 @@ impl Outbound {
             sleep(limits.first_byte).await;
         };
         let response = tokio::select! {
+            // In this order: what is over at the same moment is told the same way every time.
+            biased;
             response = answering => response.map_err(|error| exchange_error(&error))?,
-            () = first_byte_is_late => {
-                return Err(OutboundError::timeout(Stage::FirstByte, limits.first_byte, TimeoutOf::Stage));
-            }
             () = sleep_until(started + limits.total) => {
                 return Err(OutboundError::timeout(progress.stage(), limits.total, TimeoutOf::Call));
+            }
+            () = first_byte_is_late => {
+                return Err(OutboundError::timeout(Stage::FirstByte, limits.first_byte, TimeoutOf::Stage));
             }
         };
         let clocks = Clocks { started, between_frames: self.shared.connector.timings.between_frames };

@@ -9,8 +9,7 @@ use std::future::Future;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -96,24 +95,21 @@ tokio::task_local! {
 
 /// The stage that a request has reached.
 #[derive(Clone)]
-pub(super) struct Progress(Arc<AtomicU8>);
+pub(super) struct Progress(Arc<Mutex<Stage>>);
 
 impl Progress {
-    const STAGES: [Stage; 4] = [Stage::FirstByte, Stage::Dns, Stage::Connect, Stage::Tls];
-
     /// A connection out of the pool has all of the stages before the first byte behind it.
     pub(super) fn new() -> Self {
-        Self(Arc::new(AtomicU8::new(0)))
+        Self(Arc::new(Mutex::new(Stage::FirstByte)))
     }
 
     pub(super) fn stage(&self) -> Stage {
-        Self::STAGES[usize::from(self.0.load(Ordering::Relaxed)) % Self::STAGES.len()]
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn reached(stage: Stage) {
-        let number = Self::STAGES.iter().position(|known| *known == stage).and_then(|at| u8::try_from(at).ok());
         // Nobody waits for a connection that is finished in the background.
-        let _ = PROGRESS.try_with(|progress| progress.0.store(number.unwrap_or(0), Ordering::Relaxed));
+        let _ = PROGRESS.try_with(|Self(reached)| *reached.lock().unwrap_or_else(PoisonError::into_inner) = stage);
     }
 }
 
@@ -193,7 +189,14 @@ impl Connector {
         if found.is_empty() {
             return Err(OutboundError::new(Class::Dns, "dns: the name has no address"));
         }
-        Ok(found.into_iter().map(|address| SocketAddr::new(address.ip(), place.port)).collect())
+        Ok(found
+            .into_iter()
+            .map(|mut address| {
+                // With the scope of a link-local address, but never with another port than was asked for.
+                address.set_port(place.port);
+                address
+            })
+            .collect())
     }
 
     async fn dial_one_of(&self, addresses: &[SocketAddr]) -> Result<TcpStream, OutboundError> {

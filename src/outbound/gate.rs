@@ -19,7 +19,7 @@ use super::target::Target;
 
 /// 16: enough for a fast receiver, and little enough that a few slow ones leave slots to others.
 const IN_FLIGHT_MAX: usize = 16;
-/// 10,000, some 2 MiB: callers choose the names.
+/// 10,000, a few MiB: callers choose the names.
 const HOSTS_MAX: usize = 10_000;
 /// One in 16 goes when there is no room, so that looking for the oldest is rare.
 const FORGOTTEN_AT_ONCE: usize = HOSTS_MAX / 16;

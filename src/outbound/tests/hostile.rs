@@ -67,6 +67,17 @@ async fn a_body_of_exactly_the_cap_is_whole() {
 }
 
 #[tokio::test]
+async fn a_body_of_one_byte_more_is_not() {
+    // Without a length, so that only reading it tells.
+    let server = Server::answering(format!("{CHUNKED}6\r\nabcdef\r\n0\r\n\r\n")).await;
+    let outbound = Net::hooks(&server).guarded();
+    let error = outbound.send(get("http://hooks.test/"), limits().body_max(5)).await.unwrap_err();
+    assert_eq!(error.class(), Class::TooLarge);
+    let answer = outbound.send(get("http://hooks.test/"), limits().body_max(5).keep(Keep::Excerpt)).await.unwrap();
+    assert_eq!((answer.body.as_slice(), answer.truncated), (&b"abcde"[..], true));
+}
+
+#[tokio::test]
 async fn s40_a_compressed_answer_stays_unread() {
     let answer = "HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-length: 812\r\n\r\n\x1f";
     let server = Server::answering(answer).await;

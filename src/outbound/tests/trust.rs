@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use rustls::ServerConfig;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::TlsAcceptor;
@@ -17,8 +17,13 @@ struct Authority {
 
 impl Authority {
     fn new() -> Self {
+        Self::named("authority.test")
+    }
+
+    fn named(name: &str) -> Self {
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::new(vec![]).unwrap();
+        params.distinguished_name.push(DnType::CommonName, name);
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let pem = params.self_signed(&key).unwrap().pem();
         Self { pem, issuer: Issuer::new(params, key) }
@@ -102,12 +107,14 @@ async fn a_certificate_that_cannot_be_believed_is_refused_with_the_reason() {
         params.not_after = rcgen::date_time_ymd(2021, 1, 1);
     });
     let early = authority.certificate("hooks.test", |params| params.not_before = rcgen::date_time_ymd(2090, 1, 1));
-    let foreign = Authority::new().certificate("hooks.test", |_| {});
+    let foreign = Authority::named("foreign.test").certificate("hooks.test", |_| {});
+    let forged = Authority::new().certificate("hooks.test", |_| {});
     for (certificate, reason) in [
         (expired, "tls: certificate has expired"),
         (early, "tls: certificate is not valid yet"),
         (authority.certificate("other.test", |_| {}), "tls: certificate is for another name"),
         (foreign, "tls: certificate's issuer is not known here (outbound_ca_file can add one)"),
+        (forged, "tls: certificate cannot be verified"),
     ] {
         let server = encrypted(certificate).await;
         let error = call(&server, authority.roots(), "https://hooks.test/").await.unwrap_err();
