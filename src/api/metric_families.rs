@@ -31,11 +31,7 @@ enum MetricType {
 use MetricType::{Counter, Gauge, Histogram};
 
 /// All but the depths, which are looked up at every scrape.
-<<<<<<< HEAD
 const FAMILIES: [(&str, MetricType, &str); 17] = [
-=======
-const FAMILIES: [(&str, MetricType, &str); 16] = [
->>>>>>> text
     ("worker_jobs_started_total", Counter, "Attempts that this process began, by kind."),
     ("worker_jobs_completed_total", Counter, "Attempts that this process ended, by kind and outcome."),
     ("worker_job_duration_seconds", Histogram, "How long an attempt ran in this process, by kind and outcome."),

@@ -3,11 +3,7 @@
 use crate::support::postgres::Cluster;
 use crate::world::{Running, World, until};
 
-<<<<<<< HEAD
 const PROMISED: [(&str, &str); 19] = [
-=======
-const PROMISED: [(&str, &str); 18] = [
->>>>>>> text
     ("worker_jobs_started_total", "counter"),
     ("worker_jobs_completed_total", "counter"),
     ("worker_job_duration_seconds", "histogram"),
