@@ -223,8 +223,12 @@ async fn a_job_that_is_cancelled_while_it_waits_for_an_answer_hangs_up() {
     for world in World::both().await {
         let receiver = Receiver::always(Reply::status(200).held()).await;
         retry_at_once(&world).await;
-        let worker = start(&world, &webhooks());
-        let id = world.enqueue(WebhookDelivery::new(receiver.url("/"), json!({}))).await;
+        // Nothing but the cancellation ends it.
+        let hour = Duration::from_secs(3600);
+        let settings = WebhookSettings::default().timeout(hour);
+        let worker = start(&world, &webhooks_with(settings, Directory::new()));
+        let delivery = WebhookDelivery::new(receiver.url("/"), json!({}));
+        let id = world.queue.enqueue(delivery).timeout(hour).await.unwrap().job.id;
         receiver.sees(1).await;
         world.queue.cancel(id).await.unwrap();
         receiver.is_abandoned(1).await;
