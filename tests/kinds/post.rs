@@ -92,7 +92,8 @@ impl Post {
     }
 
     pub(crate) async fn stop(mut self) -> Queue {
-        drop(self.stop.take().unwrap().send(()));
+        // A worker that has ended already needs no word.
+        let _ = self.stop.take().unwrap().send(());
         tokio::time::timeout(TIMEOUT, &mut self.worker).await.unwrap().unwrap();
         self.queue.clone()
     }

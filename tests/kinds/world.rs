@@ -27,9 +27,6 @@ use tracing::{Event, Metadata, Subscriber};
 
 use crate::support::postgres::{Cluster, TestDatabase};
 
-#[allow(dead_code, reason = "each test program uses a part of this")]
-#[path = "../api/client.rs"]
-pub(crate) mod client;
 
 /// Machines are slow; nothing here should take that long.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(120);
@@ -137,8 +134,8 @@ pub(crate) struct Api {
 }
 
 impl Api {
-    pub(crate) fn call(&self, method: &str, path: &str) -> client::Call {
-        client::Call::new(self.address, method, path)
+    pub(crate) fn call(&self, method: &str, path: &str) -> crate::client::Call {
+        crate::client::Call::new(self.address, method, path)
     }
 }
 
