@@ -27,7 +27,8 @@ const BELONGS_TO: &[(&str, &str)] = &[
     ("tokio_rustls", "src/outbound/"),
     ("hyper_util::client", "src/outbound/"),
     ("lettre", "src/kinds/mail/"),
-    ("image", "src/kinds/image/"),
+    // Not by its bare name, which our own module has, too.
+    ("use image", "src/kinds/image/"),
     ("fast_image_resize", "src/kinds/image/"),
     ("webp", "src/kinds/image/"),
     ("object_store", "src/kinds/image/"),

@@ -93,11 +93,11 @@ async fn a_failed_attempt_is_a_warning_and_a_dead_letter_an_error_on_postgresql(
 #[test]
 fn jobs_that_a_worker_of_this_process_runs_are_said_the_same_way() {
     let world = World::new();
-    let server = world.serve(&[("STEADFAST_EXECUTOR", "simulated"), ("STEADFAST_DEFAULT_MAX_ATTEMPTS", "1")]);
+    let server = world.serve(&[("STEADFAST_EXECUTOR", "simulated")]);
     // Some of these fail, as their dice say.
     until("one fails", || {
         for _ in 0..20 {
-            enqueue(&server, &json!({}));
+            enqueue(&server, &json!({ "max_attempts": 1 }));
         }
         server.log().lines().any(|line| line.contains("ERROR") && line.contains("dead letter")).then_some(())
     });
@@ -129,7 +129,12 @@ async fn retries_are_as_set(database: Option<TestDatabase>) {
         ("STEADFAST_DEFAULT_RETRY_CAP_MS", "7200000"),
     ];
     let server = serve(&world, database.as_ref(), &settings);
-    let id = enqueue(&server, &json!({}));
+    let put = |kind: &str, settings: &Value| {
+        let put = ureq::put(format!("{}/kinds/{kind}", server.url)).header("content-type", "application/json");
+        assert_eq!(put.send(settings.to_string()).unwrap().status().as_u16(), 201);
+    };
+    put("plain", &json!({}));
+    let id = enqueue(&server, &json!({ "kind": "plain" }));
     assert_eq!(server.json(&format!("/jobs/{id}"))["max_attempts"], 7);
     settle(&server, &id, &json!({ "outcome": "failed", "error": "e" }));
     let job = server.json(&format!("/jobs/{id}"));
@@ -137,9 +142,7 @@ async fn retries_are_as_set(database: Option<TestDatabase>) {
     let wait = time("run_at").duration_since(time("updated_at")).as_secs();
     assert!((3_600..=7_200).contains(&wait), "{wait} s");
 
-    let kind = json!({ "retry": { "base_ms": 60_000, "cap_ms": 60_000 }, "max_attempts": 4 });
-    let put = ureq::put(format!("{}/kinds/own", server.url)).header("content-type", "application/json");
-    assert_eq!(put.send(kind.to_string()).unwrap().status().as_u16(), 201);
+    put("own", &json!({ "retry": { "base_ms": 60_000, "cap_ms": 60_000 }, "max_attempts": 4 }));
     let id = enqueue(&server, &json!({ "kind": "own" }));
     settle(&server, &id, &json!({ "outcome": "failed", "error": "e" }));
     let job = server.json(&format!("/jobs/{id}"));

@@ -67,7 +67,7 @@ rows! {
     WEBHOOK_FINAL_STATUSES: Required<Statuses> = required(
         "webhook_final_statuses",
         "STEADFAST_WEBHOOK_FINAL_STATUSES",
-        "400,405,406,410,411,413,414,415,422,431,451,501,505",
+        "400, 405, 406, 410, 411, 413, 414, 415, 422, 431, 451, 501, 505",
         &Statuses,
         "answers after which a webhook is not tried again",
     ).needs(HTTP);
