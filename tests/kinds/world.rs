@@ -27,7 +27,6 @@ use tracing::{Event, Metadata, Subscriber};
 
 use crate::support::postgres::{Cluster, TestDatabase};
 
-
 /// Machines are slow; nothing here should take that long.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(120);
 
