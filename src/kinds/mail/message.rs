@@ -196,7 +196,8 @@ mod tests {
         const INJECTED: &str = "a@x.example\r\nBCC: b@y.example";
         let ok = || SendEmail::new("a@x.example", "s", "b");
         assert_eq!(check(&ok()), Ok(()));
-        let fields: [(&str, fn(&mut SendEmail)); 6] = [
+        type Inject = fn(&mut SendEmail);
+        let fields: [(&str, Inject); 6] = [
             ("to", |job| job.to = INJECTED.into()),
             ("to", |job| job.to = vec!["a@x.example".to_owned(), INJECTED.to_owned()].into()),
             ("cc", |job| job.cc = Some(INJECTED.into())),
