@@ -144,6 +144,7 @@ mod tests {
         assert!((found.between(0, 1) - 1.0).abs() < 1e-6);
         assert_eq!(found.between(0, 2), 0.0);
         assert!(found.between(3, 0) > 0.1 && found.between(3, 0) < 0.9);
+        assert!(found.between(3, 2) > found.between(3, 0), "a rare term says more");
         assert_eq!(found.between(0, 3).to_bits(), found.between(3, 0).to_bits());
     }
 
