@@ -58,7 +58,6 @@ impl Default for RetryPolicy {
     }
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 fn is_zero(jitter: &f64) -> bool {
     *jitter == 0.0
 }

@@ -98,7 +98,7 @@ fn range_in(whole: &str, part: &str) -> Range<usize> {
 
 /// The elements of a list whose index `wanted` selects, or the values of an object by name; a name that is there twice
 /// counts twice. Anything else has none.
-fn children<'a>(value: &'a RawValue, wanted: impl Fn(&str) -> bool) -> serde_json::Result<Vec<&'a RawValue>> {
+fn children(value: &RawValue, wanted: impl Fn(&str) -> bool) -> serde_json::Result<Vec<&RawValue>> {
     struct Children<F>(F);
 
     impl<'de, F: Fn(&str) -> bool> Visitor<'de> for Children<F> {
