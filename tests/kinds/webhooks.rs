@@ -189,7 +189,7 @@ async fn retry_after_is_a_floor_and_never_a_shortcut() {
     retry_after(&world, Duration::from_secs(10)).await;
     let receiver = Receiver::start(|seen| {
         let case: usize = seen.path[1..].parse().unwrap();
-        let reply = Reply::status(if case % 2 == 0 { 429 } else { 503 });
+        let reply = Reply::status(if case.is_multiple_of(2) { 429 } else { 503 });
         let reply = reply.header("date", "Tue, 01 Jan 2030 00:00:00 GMT");
         reply.header("retry-after", CASES[case].0)
     })
