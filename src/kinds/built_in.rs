@@ -1,6 +1,18 @@
 //! The built-in kinds that a process can run: each a value that was made once, from its settings. It decides nothing about
 //! jobs; it checks payloads by the rules of their kind, and hands each job to the kind it is of.
 
+#![cfg_attr(
+    not(all(feature = "kinds-http", feature = "kinds-image", feature = "kinds-mail", feature = "kinds-text")),
+    allow(
+        dead_code,
+        unused_imports,
+        unused_macros,
+        unused_variables,
+        clippy::match_single_binding,
+        reason = "a part of the kinds"
+    )
+)]
+
 use std::fmt;
 use std::sync::Arc;
 
@@ -156,7 +168,6 @@ impl BuiltInKinds {
 
     /// Checks a payload by what its kind asks for beyond its schema. Fine where it knows no rules.
     pub fn check(&self, kind: &str, payload: &Json) -> Result<(), String> {
-        let _ = payload;
         match kind {
             #[cfg(feature = "kinds-http")]
             WebhookDelivery::KIND => match &self.webhooks {
@@ -256,9 +267,11 @@ fn decoded<J: Job>(payload: &Json) -> Result<J, String> {
     serde_json::from_str(payload.as_str()).map_err(|error| error.to_string())
 }
 
-/// A payload of a job that may have been stored by an earlier version, whose rules were others: no retry makes it fit.
+/// A payload of a job that may have been stored by an earlier version, whose rules were others: no retry makes it fit. What
+/// is wrong may quote the payload, so it is kept with the job and not logged.
 fn stored<J: Job>(payload: &Json) -> Result<J, JobError> {
     decoded(payload).map_err(|error| {
-        JobError::permanent(format!("the payload does not fit {} as this version knows it: {error}", J::KIND))
+        let message = format!("the payload does not fit {} as this version knows it", J::KIND);
+        JobError::permanent(message).unlogged(format_args!(": {error}"))
     })
 }

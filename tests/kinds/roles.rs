@@ -402,7 +402,10 @@ fn s38_a_job_stored_under_other_rules_fails_for_good_and_says_why() {
         let error = job["last_error"].as_str().unwrap();
         assert!(!error.is_empty() && !error.contains("169.254"), "{kind}: {error}");
     }
-    server.stop();
+    let first = server.json(&format!("/jobs/{}", ids[0]))["last_error"].as_str().unwrap().to_owned();
+    assert!(first.contains("as this version knows it") && first.contains("colour"), "{first}");
+    let log = server.stop();
+    assert!(log.contains("as this version knows it") && !log.contains("colour"), "payloads are not logged: {log}");
 }
 
 fn check(world: &World, variables: &[(&str, &str)]) -> Ended {
