@@ -30,7 +30,7 @@ fn what_a_table_does_not_know_is_refused_with_the_closest_name() {
         ("[endpoints.crm]\nurls = \"x\"\n".to_owned(), ["[endpoints.crm]", "did you mean url?"]),
         ("[endpoints.crm]\n".to_owned(), ["[endpoints.crm]", "url"]),
         ("[endpoints.CRM]\nurl = \"http://a\"\n".to_owned(), ["[endpoints.CRM]", "a-z"]),
-        (format!("{endpoint}[kinds.welcome]\npush = \"cmr\"\n"), ["[kinds.welcome]", "did you mean crm?"]),
+        (format!("{endpoint}[kinds.welcome]\npush = \"crms\"\n"), ["[kinds.welcome]", "did you mean crm?"]),
         ("[kinds.welcome]\nmax_atempts = 3\n".to_owned(), ["[kinds.welcome]", "did you mean max_attempts?"]),
         ("[commands.report]\nprogram = \"report\"\n".to_owned(), ["[commands.report]", "absolute"]),
         ("[commands.report]\nprogramm = \"/bin/true\"\n".to_owned(), ["[commands.report]", "did you mean program?"]),
