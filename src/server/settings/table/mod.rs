@@ -9,7 +9,7 @@ mod outbound;
 mod server;
 mod text;
 
-pub(super) use image::*;
+pub(super) use self::image::*;
 pub(super) use mail::*;
 pub(super) use outbound::*;
 pub(super) use server::*;
