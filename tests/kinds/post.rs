@@ -92,7 +92,7 @@ impl Post {
     }
 
     pub(crate) async fn stop(mut self) -> Queue {
-        drop(self.stop.take().unwrap().send(()));
+        let _ = self.stop.take().unwrap().send(());
         tokio::time::timeout(TIMEOUT, &mut self.worker).await.unwrap().unwrap();
         self.queue.clone()
     }
