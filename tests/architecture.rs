@@ -5,6 +5,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use sha2::{Digest, Sha256};
+
 /// Each room and the rooms it may name. `job` names none.
 const MAY_NAME: &[(&str, &[&str])] = &[
     ("job", &[]),
@@ -241,5 +243,22 @@ fn the_way_of_a_job_is_documented_and_short() {
         }
         assert!(visited <= FILES_VISITED_MAX, "a job visits {visited} files on {store}");
         println!("{store}: {visited}");
+    }
+}
+
+/// Databases were made with these. What is to change comes with a migration of its own.
+const FROZEN: &[(&str, &str)] = &[
+    ("postgres/migrations/0001_jobs.sql", "43c1608d6d0b359b5733afe4e21e7ab89063a4d890971ff031fd848ccf06bda6"),
+    ("postgres/migrations/0002_tokens.sql", "de6478174902f10533e360341070bed88ce3c851860158ea99c4d339de9c5fac"),
+    ("sqlite/migrations/0001_jobs.sql", "12c69680f535ec2c28706d408908298b0a51109cb4a7ce1569ea56230b799b48"),
+    ("sqlite/migrations/0002_tokens.sql", "58ea423921336b85f821e7ddb9bfd928e1a68690d38cb1ec575cbb51df6b08a4"),
+];
+
+#[test]
+fn migrations_stay_as_they_were_published() {
+    for (name, published) in FROZEN {
+        let digest = Sha256::digest(fs::read(Path::new("src/store").join(name)).unwrap());
+        let digest: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(digest, *published, "src/store/{name} has changed: put the change into a new migration");
     }
 }
