@@ -14,8 +14,8 @@ use steadfast::{JobRecord, JobRequest, Queue, Status, Worker};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-/// Machines are slow; nothing here should take that long.
-const TIMEOUT: Duration = Duration::from_secs(120);
+use crate::world::{TIMEOUT, eventually};
+
 const KIND: &str = "report";
 
 /// One queue, one worker with one command.
@@ -115,19 +115,6 @@ impl World {
         tokio::time::timeout(TIMEOUT, self.ended).await.unwrap().unwrap().unwrap();
         self.directory
     }
-}
-
-async fn eventually<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> T {
-    let mut again = tokio::time::interval(Duration::from_millis(5));
-    let asking = async {
-        loop {
-            if let Some(answer) = ask().await {
-                return answer;
-            }
-            again.tick().await;
-        }
-    };
-    tokio::time::timeout(TIMEOUT, asking).await.unwrap_or_else(|_| panic!("waited in vain for {what}"))
 }
 
 /// A process that a command started.

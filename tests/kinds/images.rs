@@ -3,7 +3,7 @@
 //! The pixels are in `images/pixels.rs`, files made to hurt in `images/bombs.rs`.
 
 mod bombs;
-mod corpus;
+pub(crate) mod corpus;
 mod pixels;
 mod redirects;
 

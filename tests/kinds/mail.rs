@@ -8,13 +8,9 @@ use steadfast::job::{AttemptOutcome, KindDefinition};
 use steadfast::kinds::SendEmail;
 use steadfast::kinds::mail::{MailSettings, MailSetupError, MailTimeouts, Mailer, OnAmbiguous};
 
-use self::post::{Post, soon};
-use self::smtp_server::{Certificates, SmtpServer, eventually};
-
-#[path = "post.rs"]
-mod post;
-#[path = "smtp_server.rs"]
-mod smtp_server;
+use crate::post::{Post, soon};
+use crate::smtp_server::{Certificates, SmtpServer};
+use crate::world::eventually;
 
 const FROM: &str = "Süd-Shop <noreply@shop.example>";
 

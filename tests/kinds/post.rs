@@ -11,7 +11,7 @@ use steadfast::{Context, JobRecord, JobRequest, Queue, Status, Worker};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-use super::smtp_server::{TIMEOUT, eventually};
+use crate::world::{TIMEOUT, eventually};
 
 /// A queue and a worker that sends mail.
 pub(crate) struct Post {

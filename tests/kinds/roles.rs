@@ -5,9 +5,12 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
+use crate::images::corpus;
 use crate::programs::{Ended, Running, World, ended, until, write};
 use crate::receiver::{Receiver, Reply};
+use crate::smtp_server::SmtpServer;
 use crate::support::postgres::Cluster;
+use crate::world::eventually;
 
 /// A mail that any server would take.
 fn mail() -> Value {
@@ -288,6 +291,50 @@ async fn a_summary_whose_process_is_killed_is_made_again() {
     let job = end_of(&server, &id);
     assert_eq!((&job["status"], &job["result"]["summary"]), (&json!("succeeded"), &json!("Short.")), "{job}");
     assert_eq!(job["attempts"], 2);
+    server.stop();
+}
+
+/// What cannot be helped: the server has the mail, and nobody is left to hear that. Message-ID and bytes tell receivers
+/// that the second one is the first.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_mail_whose_process_is_killed_after_the_final_dot_arrives_twice_with_the_same_bytes() {
+    let post_office = SmtpServer::start(json!({"fault": {"stage": "DOT", "how": "hang", "times": 1}})).await;
+    let world = World::new();
+    let url = post_office.plain_url();
+    let variables = brisk(&[("STEADFAST_SMTP_URL", &url), ("STEADFAST_MAIL_FROM", "Shop <shop@example.org>")]);
+    let server = world.serve(&variables);
+    let id = enqueue(&server, &mail());
+    eventually("the mail is stored", async || (post_office.mails().await.len() == 1).then_some(())).await;
+    server.signal("KILL");
+    server.wait();
+    let server = world.serve(&variables);
+    let job = end_of(&server, &id);
+    assert_eq!((&job["status"], &job["attempts"]), (&json!("succeeded"), &json!(2)), "{job}");
+    let mails = post_office.mails().await;
+    assert_eq!(mails.len(), 2);
+    assert_eq!(mails[0]["raw"], mails[1]["raw"]);
+    server.stop();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_image_whose_process_is_killed_is_fetched_again_and_stored_once() {
+    let image = corpus::encoded(corpus::picture(8), image::ImageFormat::Png);
+    let source = Receiver::always(Reply::status(200).header("content-type", "image/png").body(image).held()).await;
+    let world = World::new();
+    let variables = brisk(&[("STEADFAST_OUTBOUND_ALLOW", "loopback")]);
+    let server = world.serve(&variables);
+    let payload = json!({"source_url": source.url("/a.png"), "width": 4, "height": 4});
+    let id = enqueue(&server, &json!({"kind": "resize_image", "payload": payload}));
+    source.sees(1).await;
+    server.signal("KILL");
+    server.wait();
+    source.let_go();
+    let server = world.serve(&variables);
+    let job = end_of(&server, &id);
+    assert_eq!((&job["status"], &job["attempts"]), (&json!("succeeded"), &json!(2)), "{job}");
+    let files: Vec<_> =
+        std::fs::read_dir(world.path("images")).unwrap().map(|file| file.unwrap().file_name()).collect();
+    assert_eq!(files, [format!("{id}.png").as_str()], "{job}");
     server.stop();
 }
 

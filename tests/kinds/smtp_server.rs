@@ -1,51 +1,13 @@
 //! Starts `smtp_server.py`, an SMTP server on the loopback that behaves as it is told, and reads what it tells.
 
-use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{Child, ChildStdin, Command};
 
-/// Machines are slow; nothing here should take that long.
-pub(crate) const TIMEOUT: Duration = Duration::from_secs(120);
-
-/// Asks again and again until there is an answer.
-pub(crate) async fn eventually<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> T {
-    let mut again = tokio::time::interval(Duration::from_millis(5));
-    let asking = async {
-        loop {
-            if let Some(answer) = ask().await {
-                return answer;
-            }
-            again.tick().await;
-        }
-    };
-    tokio::time::timeout(TIMEOUT, asking).await.unwrap_or_else(|_| panic!("waited in vain for {what}"))
-}
-
-/// Python with what the server needs, in an environment of its own below `target`.
-fn python() -> PathBuf {
-    static INSTALLING: Mutex<()> = Mutex::new(());
-    let _alone = INSTALLING.lock().unwrap_or_else(PoisonError::into_inner);
-    let environment = Path::new(env!("CARGO_TARGET_TMPDIR")).join("smtp-server");
-    let (python, complete) = (environment.join("bin/python"), environment.join("complete"));
-    if !complete.exists() {
-        let requirements = std::fs::read_to_string("tests/kinds/requirements.txt").unwrap();
-        let needed = requirements.lines().find(|line| line.starts_with("aiosmtpd==")).unwrap();
-        run(std::process::Command::new("python3").args(["-m", "venv"]).arg(&environment));
-        run(std::process::Command::new(environment.join("bin/pip")).args(["install", "--quiet", needed]));
-        std::fs::write(complete, "").unwrap();
-    }
-    python
-}
-
-fn run(command: &mut std::process::Command) {
-    let output = command.output().unwrap_or_else(|error| panic!("{command:?} is needed for this test: {error}"));
-    assert!(output.status.success(), "{command:?}: {output:?}");
-}
+use crate::world::{eventually, python_tool};
 
 /// The server, until it is dropped.
 pub(crate) struct SmtpServer {
@@ -58,7 +20,7 @@ pub(crate) struct SmtpServer {
 impl SmtpServer {
     /// With the settings that `smtp_server.py` explains.
     pub(crate) async fn start(settings: Value) -> Self {
-        let python = tokio::task::spawn_blocking(python).await.unwrap();
+        let python = tokio::task::spawn_blocking(|| python_tool("python")).await.unwrap();
         let mut process = Command::new(python)
             .args(["tests/kinds/smtp_server.py", &settings.to_string()])
             .stdin(Stdio::piped())
