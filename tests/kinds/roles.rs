@@ -365,6 +365,23 @@ fn a_command_whose_process_is_killed_runs_again() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn s45_a_host_that_answers_nobody_has_half_of_the_slots_at_most() {
+    let (silent, other) =
+        (Receiver::always(Reply::status(200).held()).await, Receiver::always(Reply::status(200)).await);
+    let world = World::new();
+    let server = world.serve(&[("STEADFAST_OUTBOUND_ALLOW", "loopback"), ("WORKER_CONCURRENCY", "4")]);
+    for _ in 0..10 {
+        enqueue(&server, &webhook(&silent.url("/hook")));
+    }
+    silent.sees(2).await;
+    let id = enqueue(&server, &webhook(&other.url("/hook")));
+    assert_eq!(end_of(&server, &id)["status"], "succeeded");
+    assert_eq!(silent.seen().len(), 2);
+    silent.let_go();
+    server.stop();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_webhook_in_flight_at_sigterm_is_finished_and_recorded() {
     let receiver = Receiver::always(Reply::status(200).held()).await;
     let world = World::new();

@@ -97,7 +97,8 @@ impl ImageResizer {
         }
         let store = Store::open(&settings.store, trusted)?;
         expect_kind(ResizeImage::KIND);
-        let fetcher = Fetcher { guarded, gate: HostGate::default(), max_bytes: settings.max_bytes };
+        let fetcher =
+            Fetcher { guarded, gate: HostGate::with_in_flight_max(settings.per_host), max_bytes: settings.max_bytes };
         let shared = Shared {
             fetcher,
             store,

@@ -10,6 +10,8 @@ const MAX_BYTES: usize = 20 << 20;
 
 /// 6: with 480 MB each, more would need more memory than most machines spare.
 const CONCURRENCY_MAX: usize = 6;
+/// 16, as for webhooks.
+const PER_HOST: usize = 16;
 
 /// Where results go, and the limits of sources.
 #[derive(Debug, Clone)]
@@ -25,6 +27,8 @@ pub struct ImageSettings {
     pub rules: PixelRules,
     /// How many images are decoded at the same time. Each may need 12 bytes for each of its pixels.
     pub concurrency: usize,
+    /// Sources of one host that are fetched at the same time.
+    pub per_host: usize,
 }
 
 impl ImageSettings {
@@ -37,6 +41,7 @@ impl ImageSettings {
             max_bytes: MAX_BYTES,
             rules: PixelRules::default(),
             concurrency: (cores / 2).clamp(1, CONCURRENCY_MAX),
+            per_host: PER_HOST,
         }
     }
 
@@ -67,6 +72,12 @@ impl ImageSettings {
     /// Sets how many images are decoded at the same time, at least one.
     pub fn concurrency(mut self, concurrency: usize) -> Self {
         self.concurrency = concurrency.max(1);
+        self
+    }
+
+    /// Sets how many sources of one host are fetched at the same time; further jobs wait without occupying a slot.
+    pub fn per_host(mut self, fetches: usize) -> Self {
+        self.per_host = fetches.max(1);
         self
     }
 }

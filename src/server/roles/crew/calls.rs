@@ -11,6 +11,7 @@ use crate::kinds::endpoint::{Directory, Endpoint, NamedSecret};
 use crate::outbound::{HostGate, Network, NoRoots, Outbound, Policy, Roots};
 use crate::queue::Job;
 use crate::server::settings::{OutboundSettings, RequestTargets, Settings, SettingsError, hosts};
+use crate::worker::WorkerSettings;
 
 /// 5 s to look up where the database is: it has just been connected to.
 const DATABASE_LOOKUP_MAX: Duration = Duration::from_secs(5);
@@ -49,7 +50,7 @@ impl Calls {
         if let Some(allowed) = policy.describe() {
             tracing::info!("callers' URLs may lead to {allowed} (outbound_allow)");
         }
-        Ok(Some(Self { policy, roots, directory, gate: HostGate::with_in_flight_max(outbound.per_host) }))
+        Ok(Some(Self { policy, roots, directory, gate: HostGate::with_in_flight_max(per_host(settings)) }))
     }
 
     /// Where callers' URLs may lead, for whoever starts the process.
@@ -71,6 +72,13 @@ impl Calls {
             trusted: Outbound::trusted(Network::system(), self.roots.clone()),
         }
     }
+}
+
+/// How many calls a host may have at one time: as set, but never more than half of the slots. A host that answers nobody
+/// would otherwise have them all.
+pub(super) fn per_host(settings: &Settings) -> usize {
+    let slots = settings.worker_concurrency.unwrap_or_else(|| WorkerSettings::default().concurrency);
+    settings.built_in.outbound.per_host.min((slots / 2).max(1))
 }
 
 /// What a system without certificates needs.

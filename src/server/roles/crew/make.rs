@@ -221,7 +221,7 @@ impl Crew<'_> {
             return Ok(kinds);
         };
         let wrong = |error| SettingsError(format!("{}: {error}", ResizeImage::KIND));
-        let settings = image_settings(image, &store).map_err(wrong)?;
+        let settings = image_settings(image, &store).map_err(wrong)?.per_host(super::calls::per_host(self.settings));
         match ImageResizer::new(settings, guarded.clone(), trusted.clone()) {
             Ok(images) => Ok(kinds.images(images)),
             Err(error) if image.store.is_some() => Err(wrong(error).into()),

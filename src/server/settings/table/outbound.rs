@@ -42,7 +42,7 @@ rows! {
         "STEADFAST_OUTBOUND_PER_HOST",
         "16",
         &Number { min: 1, max: 10_000 },
-        "calls to one host at the same time, from one process; further jobs wait without occupying a worker",
+        "calls to one host at the same time, from one process, and never more than half of worker_concurrency; further jobs wait without occupying a slot",
     ).needs(HTTP);
     OUTBOUND_CA_FILE: Optional<FilePath> = optional(
         "outbound_ca_file",
