@@ -5,6 +5,7 @@
 mod commands;
 mod door;
 mod images;
+mod killed;
 mod llm;
 mod mail;
 mod post;
