@@ -122,7 +122,7 @@ pub enum NotResized {
     /// The result cannot be written in this format.
     #[error("the result cannot be encoded: {0}")]
     Unencodable(String),
-    /// The caller of [`resize_in_steps`] said stop.
+    /// The caller of `resize_in_steps` said stop.
     #[error("stopped before it was done")]
     Stopped,
 }

@@ -1,8 +1,8 @@
 //! `send_email`: mail over SMTP.
 //!
-//! A mail is the same bytes on every attempt ([`message`]), and a failure is judged by how far the dialogue with the server
-//! came ([`dialogue`], [`failure`]): what can be retried without a duplicate is, and what cannot is left to the settings.
-//! Nothing leaves the machine without TLS ([`settings`]). It never renders, signs, or follows up a mail.
+//! A mail is the same bytes on every attempt (`message`), and a failure is judged by how far the dialogue with the server
+//! came (`dialogue`, `failure`): what can be retried without a duplicate is, and what cannot is left to the settings.
+//! Nothing leaves the machine without TLS (`settings`). It never renders, signs, or follows up a mail.
 
 mod addresses;
 mod connections;
