@@ -1,7 +1,7 @@
 //! Bugs planted on purpose, so that the fault suite itself is tested: each breaks one guarantee, and a test named in
 //! `docs/guarantees.md` must fail with it.
 //!
-//! Only a build with `RUSTFLAGS="--cfg steadfast_planted"` contains them (not a Cargo feature: `--all-features` must not
+//! Only a build with `--cfg steadfast_planted` contains them (`tests/faults/rustc_with_planted_bugs`; not a Cargo feature: `--all-features` must not
 //! bring them in), and there only the one (or several, with commas between) named by the variable `STEADFAST_PLANTED_BUG`
 //! is alive. Every other build compiles [`planted`] to `false`, and the sabotage away.
 //!
