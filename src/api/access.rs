@@ -20,7 +20,7 @@ pub(super) enum Access {
     Public,
     /// Any valid token: the answer will be that there is no such route.
     AnyToken,
-    /// A token with this scope, or `admin`.
+    /// A token with a scope that allows this one.
     Scope(Scope),
 }
 
@@ -33,6 +33,10 @@ pub(super) fn required_access(method: &Method, route: Option<&str>) -> Access {
         (&Method::GET | &Method::HEAD, _) => Access::Scope(Scope::Read),
         (&Method::POST, "/jobs" | "/jobs/batch") => Access::Scope(Scope::Enqueue),
         (&Method::POST, "/leases" | "/leases/heartbeat" | "/leases/settle") => Access::Scope(Scope::Work),
+        (
+            &Method::POST,
+            "/jobs/{id}/cancel" | "/jobs/{id}/redrive" | "/queues/{queue}/pause" | "/queues/{queue}/resume",
+        ) => Access::Scope(Scope::Operate),
         _ => Access::Scope(Scope::Admin),
     }
 }
@@ -80,7 +84,7 @@ impl ApiToken {
     }
 
     pub(super) fn allows(&self, scope: Scope) -> bool {
-        self.scopes.contains(&scope) || self.scopes.contains(&Scope::Admin)
+        self.scopes.iter().any(|has| has.allows(scope))
     }
 }
 
@@ -131,11 +135,8 @@ impl Caller {
 
 /// What a caller without the scope is told.
 fn scope_missing(scope: Scope) -> Problem {
-    let detail = match scope {
-        Scope::Admin => "the token needs the scope admin".to_owned(),
-        scope => format!("the token needs the scope {scope} or admin"),
-    };
-    Problem::new(Code::ScopeMissing, detail)
+    let enough: Vec<&str> = Scope::ALL.into_iter().filter(|has| has.allows(scope)).map(Scope::as_str).collect();
+    Problem::new(Code::ScopeMissing, format!("the token needs the scope {}", enough.join(" or ")))
 }
 
 #[cfg(test)]
@@ -153,6 +154,7 @@ mod tests {
         let refused = |scope| caller.require(Access::Scope(scope)).unwrap_err().body("r-1");
         assert!(refused(Scope::Work).contains("the token needs the scope work or admin\""));
         assert!(refused(Scope::Admin).contains("the token needs the scope admin\""));
+        assert!(refused(Scope::Read).contains("the token needs the scope read or operate or admin\""));
         assert!(caller.require(Access::Scope(Scope::Enqueue)).is_ok() && caller.require(Access::AnyToken).is_ok());
     }
 

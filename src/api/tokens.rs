@@ -73,7 +73,7 @@ fn checked(name: &str, scopes: &[String]) -> Result<Vec<Scope>, Problem> {
     scopes.sort_unstable();
     scopes.dedup();
     if scopes.is_empty() {
-        return Err(Problem::invalid("scopes is empty: name at least one of enqueue, read, work, admin"));
+        return Err(Problem::invalid("scopes is empty: name at least one of enqueue, read, work, operate, admin"));
     }
     Ok(scopes)
 }

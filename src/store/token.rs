@@ -15,13 +15,15 @@ pub enum Scope {
     Read,
     /// Claim, heartbeat and settle.
     Work,
+    /// Read, and mend what went wrong: cancel, redrive, pause, resume. Nothing that deletes or declares.
+    Operate,
     /// Everything.
     Admin,
 }
 
 impl Scope {
     /// Every scope.
-    pub const ALL: [Self; 4] = [Self::Enqueue, Self::Read, Self::Work, Self::Admin];
+    pub const ALL: [Self; 5] = [Self::Enqueue, Self::Read, Self::Work, Self::Operate, Self::Admin];
 
     /// The name used in the API and the database.
     pub const fn as_str(self) -> &'static str {
@@ -29,8 +31,14 @@ impl Scope {
             Self::Enqueue => "enqueue",
             Self::Read => "read",
             Self::Work => "work",
+            Self::Operate => "operate",
             Self::Admin => "admin",
         }
+    }
+
+    /// Whether a token with this scope may do what needs `needed`.
+    pub fn allows(self, needed: Self) -> bool {
+        self == needed || self == Self::Admin || (self == Self::Operate && needed == Self::Read)
     }
 }
 
@@ -42,7 +50,7 @@ impl fmt::Display for Scope {
 
 /// The text is not the name of a scope.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("no scope {0:?}: use enqueue, read, work or admin")]
+#[error("no scope {0:?}: use enqueue, read, work, operate or admin")]
 pub struct NoSuchScope(String);
 
 impl FromStr for Scope {

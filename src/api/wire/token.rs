@@ -14,7 +14,7 @@ pub(in crate::api) struct NewToken {
     /// What a person calls it.
     #[schema(min_length = 1, max_length = 64)]
     pub(in crate::api) name: String,
-    /// What it allows: `enqueue`, `read`, `work`, `admin`.
+    /// What it allows: `enqueue`, `read`, `work`, `operate`, `admin`.
     #[schema(value_type = Vec<ScopeName>, min_items = 1)]
     pub(in crate::api) scopes: Vec<String>,
 }

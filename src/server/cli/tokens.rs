@@ -10,6 +10,7 @@ use super::table::Table;
 use super::{Client, Target};
 use crate::server::exit::Exit;
 use crate::server::stdio::{escaped, print_json, print_line, print_stderr};
+use crate::store::Scope;
 
 /// Make, list and revoke API tokens
 #[derive(Debug, Args)]
@@ -27,7 +28,7 @@ enum Command {
         /// What a person calls it
         name: String,
         /// What it may do; give it several times for several
-        #[arg(long, required = true, value_parser = ["enqueue", "read", "work", "admin"])]
+        #[arg(long, required = true, value_parser = Scope::ALL.map(Scope::as_str))]
         scope: Vec<String>,
     },
     /// Show all tokens, without their secrets
