@@ -23,6 +23,7 @@ mod payload_check;
 #[cfg(test)]
 mod payload_check_cases;
 mod registry;
+mod schedule;
 mod schedules;
 mod schema_budget;
 mod similar_names;
@@ -36,6 +37,7 @@ pub use enqueue::{Enqueue, Job};
 pub use error::{BatchError, EnqueueError, KindError, PauseError, TokenError};
 pub use hidden::SecretTest;
 pub use open::QueueBuilder;
+pub use schedule::{Schedule, ScheduleWithJob};
 pub use schedules::{PutScheduleAnswer, ScheduleError, TickPass};
 
 use self::admission::{Admission, AdmissionLimits};
@@ -197,6 +199,14 @@ impl Queue {
         match self.inner.kinds.hidden_parts(&job.kind) {
             [] => job,
             hidden => JobRecord { payload: hidden::shown(&job.payload, hidden), ..job },
+        }
+    }
+
+    /// A payload of this kind as readers may see it.
+    pub fn shown_payload(&self, kind: &Kind, payload: &Json) -> Json {
+        match self.inner.kinds.hidden_parts(kind) {
+            [] => payload.clone(),
+            hidden => hidden::shown(payload, hidden),
         }
     }
 
