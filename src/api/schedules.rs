@@ -261,7 +261,7 @@ pub(super) async fn resume_schedule(
             headers(("Location" = String, description = "the job's own address"))),
         (status = 200, description = "the tick had its job; this is it", body = wire::JobView,
             headers(("Idempotent-Replayed" = String, description = "`true`"), ("Location" = String))),
-        (status = 404), (status = 409), (status = 413), (status = 415), (status = 422), (status = 429),
+        (status = 404), (status = 409), (status = 412), (status = 413), (status = 415), (status = 422), (status = 429),
     ),
 )]
 pub(super) async fn run_schedule(
