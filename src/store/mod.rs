@@ -55,8 +55,8 @@ pub(crate) use metrics::StoreMetrics;
 pub use retry_policies::RetryPolicies;
 pub use schedules::{
     DeleteSchedule, DueSchedules, ListSchedules, ListTicks, PauseSchedule, PutSchedule, ResumeSchedule, RunSchedule,
-    ScheduleDeleted, SchedulePage, SchedulePut, ScheduleRan, ScheduleStore, ScheduleTicked, SchedulesDue, SchedulesSynced,
-    SyncSchedules, TickSchedule,
+    ScheduleDeleted, SchedulePage, SchedulePut, ScheduleRan, ScheduleStore, ScheduleTicked, SchedulesDue,
+    SchedulesSynced, SyncSchedules, TickSchedule,
 };
 pub use stats::{Counts, QueueStats, Stats, StatsRequest};
 pub use token::{LastAdmin, NoSuchScope, Scope, TokenDeleted, TokenPut, TokenRecord};

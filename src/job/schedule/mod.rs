@@ -12,6 +12,8 @@ mod preview;
 mod record;
 mod request;
 mod spec;
+#[cfg(test)]
+mod tests;
 mod tick;
 mod timing;
 mod zones;
@@ -19,6 +21,5 @@ mod zones;
 pub use preview::Run;
 pub use record::{ScheduleCounts, ScheduleRecord, ScheduleSource, ScheduleState, SkippedTick, TickFate, TickRecord};
 pub use request::{CatchUp, NoSuchWord, Overlap, ScheduleRequest, ScheduledJob};
-pub(crate) use spec::tick_key;
 pub use spec::{ScheduleRefusal, ScheduleSpec};
 pub use tick::{DueSchedule, Tick, UnfinishedJob, tick};

@@ -120,10 +120,8 @@ impl ScheduleSpec {
 
     fn compiled(request: ScheduleRequest) -> Result<Self, ScheduleRefusal> {
         let zone = match request.tz.as_deref() {
-            Some(name) => zones::zone(name).map_err(|close| ScheduleRefusal::UnknownZone {
-                tz: name.chars().take(64).collect(),
-                close,
-            })?,
+            Some(name) => zones::zone(name)
+                .map_err(|close| ScheduleRefusal::UnknownZone { tz: name.chars().take(64).collect(), close })?,
             None => TimeZone::UTC,
         };
         let timing = match (&request.cron, request.every_ms) {
@@ -135,7 +133,9 @@ impl ScheduleSpec {
                 let anchor = Timestamp::from_microsecond(anchor).unwrap_or(Timestamp::UNIX_EPOCH);
                 Timing::Every(Interval { every_ns: i128::from(every) * 1_000_000, anchor })
             }
-            (Some(_), Some(_)) => return Err(value("every_ms", "and cron exclude each other: send one of them".into())),
+            (Some(_), Some(_)) => {
+                return Err(value("every_ms", "and cron exclude each other: send one of them".into()));
+            }
             (None, None) => return Err(value("cron", "or every_ms is required".into())),
         };
         Ok(Self { kind: Kind::new(&request.job.kind)?, request, timing, zone })
@@ -251,7 +251,7 @@ impl ScheduleSpec {
 }
 
 /// The idempotency key of a tick's job.
-pub(crate) fn tick_key(name: &ScheduleName, tick: Timestamp) -> String {
+fn tick_key(name: &ScheduleName, tick: Timestamp) -> String {
     format!("schedule:{name}:{tick}")
 }
 
@@ -262,7 +262,13 @@ fn cron(pattern: &str, zone: TimeZone) -> Result<CronTiming, ScheduleRefusal> {
     }
     let fields: Vec<&str> = pattern.split_whitespace().collect();
     let hour = match fields.as_slice() {
-        [nickname] if nickname.starts_with('@') => if nickname.eq_ignore_ascii_case("@hourly") { "*" } else { "0" },
+        [nickname] if nickname.starts_with('@') => {
+            if nickname.eq_ignore_ascii_case("@hourly") {
+                "*"
+            } else {
+                "0"
+            }
+        }
         [_, hour, _, _, _] | [_, _, hour, _, _, _] => *hour,
         fields => return Err(refuse(format!("it has {} fields", fields.len()))),
     };

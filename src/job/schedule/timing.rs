@@ -73,8 +73,15 @@ impl Interval {
     }
 }
 
+/// The second that this time is in, since 1970.
+fn whole_second(at: Timestamp) -> i64 {
+    at.as_nanosecond().div_euclid(1_000_000_000) as i64
+}
+
 impl CronTiming {
+    /// Its ticks are whole seconds; croner passes over fractions.
     fn next(&self, after: Timestamp) -> Option<Timestamp> {
+        let after = Timestamp::from_second(whole_second(after)).ok()?;
         let zoned = after.to_zoned(self.zone.clone());
         if self.hour_has_star {
             return Some(self.cron.find_next_occurrence(&zoned, false).ok()?.timestamp());
@@ -91,6 +98,9 @@ impl CronTiming {
     }
 
     fn previous(&self, before: Timestamp) -> Option<Timestamp> {
+        let whole = Timestamp::from_second(whole_second(before)).ok()?;
+        // A tick at the second that `before` is in is before it.
+        let before = if whole < before { whole.checked_add(SignedDuration::from_secs(1)).ok()? } else { whole };
         if self.hour_has_star {
             let zoned = before.to_zoned(self.zone.clone());
             return Some(self.cron.find_previous_occurrence(&zoned, false).ok()?.timestamp());

@@ -78,13 +78,13 @@ use crate::job::schedule::{ScheduleRecord, TickRecord};
 use crate::job::{AttemptRecord, JobId, JobRecord, KindDefinition, NewJob, RetryPolicy, ScheduleName};
 use crate::store::sealed::Sealed;
 use crate::store::{
-    DeleteSchedule, DueSchedules, ListSchedules, ListTicks, PauseSchedule, PutSchedule, ResumeSchedule, RunSchedule,
-    ScheduleDeleted, SchedulePage, SchedulePut, ScheduleRan, ScheduleStore, ScheduleTicked, SchedulesDue,
-    SchedulesSynced, SyncSchedules, TickSchedule,
-    Cancel, Cancelled, CatalogStore, Claim, Claimed, Clock, Delete, DeleteKind, DeleteToken, Deleted, Enqueued, Extend,
-    Extended, JobStore, KindPut, Known, List, NotStored, OpenError, Page, Pause, PerItem, Prune, Pruned, PutKind,
-    PutToken, Reap, Reaped, Redrive, Redriven, Resume, RetryPolicies, Settle, Settled, Stats, StatsRequest, Store,
-    StoreError, SystemClock, TokenDeleted, TokenPut, TokenRecord, UnrunnableJob, Wake,
+    Cancel, Cancelled, CatalogStore, Claim, Claimed, Clock, Delete, DeleteKind, DeleteSchedule, DeleteToken, Deleted,
+    DueSchedules, Enqueued, Extend, Extended, JobStore, KindPut, Known, List, ListSchedules, ListTicks, NotStored,
+    OpenError, Page, Pause, PauseSchedule, PerItem, Prune, Pruned, PutKind, PutSchedule, PutToken, Reap, Reaped,
+    Redrive, Redriven, Resume, ResumeSchedule, RetryPolicies, RunSchedule, ScheduleDeleted, SchedulePage, SchedulePut,
+    ScheduleRan, ScheduleStore, ScheduleTicked, SchedulesDue, SchedulesSynced, Settle, Settled, Stats, StatsRequest,
+    Store, StoreError, SyncSchedules, SystemClock, TickSchedule, TokenDeleted, TokenPut, TokenRecord, UnrunnableJob,
+    Wake,
 };
 
 /// Settings of the embedded store.

@@ -43,7 +43,12 @@ pub(super) fn read_schedule(row: &Row<'_>) -> rusqlite::Result<ScheduleRecord> {
         last_tick_at: time(6)?,
         last_job_id: row.get::<_, Option<UuidBlob>>(7)?.map(|id| id.0.into()),
         held_tick: time(8)?,
-        counts: ScheduleCounts { fired: row.get(9)?, skipped: row.get(10)?, missed: row.get(11)?, refused: row.get(12)? },
+        counts: ScheduleCounts {
+            fired: row.get(9)?,
+            skipped: row.get(10)?,
+            missed: row.get(11)?,
+            refused: row.get(12)?,
+        },
         last_error: row.get(13)?,
         last_skip: skip_tick.zip(skip_reason).map(|(tick, reason)| SkippedTick { tick, reason }),
         created_at: timestamp(row.get(16)?),

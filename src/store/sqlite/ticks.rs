@@ -53,9 +53,8 @@ pub(super) fn due_schedules(
 
 fn unfinished(connection: &Connection, name: &ScheduleName) -> rusqlite::Result<Vec<UnfinishedJob>> {
     let mut statement = connection.prepare_cached(UNFINISHED)?;
-    let rows = statement.query_map([name.as_str()], |row| {
-        Ok(UnfinishedJob::new(row.get::<_, UuidBlob>(0)?.0.into(), row.get(1)?))
-    })?;
+    let rows = statement
+        .query_map([name.as_str()], |row| Ok(UnfinishedJob::new(row.get::<_, UuidBlob>(0)?.0.into(), row.get(1)?)))?;
     rows.collect()
 }
 
