@@ -80,7 +80,12 @@ fn routes() -> Vec<(String, String)> {
 
 fn call(server: &Server, method: &str, path: &str) -> Call {
     let id = uuid::Uuid::nil().to_string();
-    let path = path.replace("{id}", &id).replace("{queue}", "q").replace("{kind}", "k").replace("{name}", "s").replace("{file}", "index.css");
+    let path = path
+        .replace("{id}", &id)
+        .replace("{queue}", "q")
+        .replace("{kind}", "k")
+        .replace("{name}", "s")
+        .replace("{file}", "index.css");
     server.call(&method.to_uppercase(), &path)
 }
 

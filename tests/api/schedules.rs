@@ -2,8 +2,8 @@
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use steadfast::job::{Kind, KindDefinition, ScheduleName, ScheduleRequest};
 use steadfast::job::schedule::ScheduledJob;
+use steadfast::job::{Kind, KindDefinition, ScheduleName, ScheduleRequest};
 use steadfast::{Job, Json};
 
 use crate::on_every_store;
@@ -75,7 +75,10 @@ async fn a_schedule_is_put_read_changed_and_deleted(world: World) {
     assert_eq!((&again.expect(200)["revision"], again.header("etag")), (&json!(1), Some("\"1\"")), "nothing changed");
     let interval = json!({"every_ms": 900_000, "job": {"kind": "welcome", "payload": 1, "queue": "often"}});
     let changed = server.put("/schedules/nightly", interval).await.expect(200);
-    assert_eq!((&changed["revision"], &changed["every_ms"], &changed["cron"]), (&json!(2), &json!(900_000), &Value::Null));
+    assert_eq!(
+        (&changed["revision"], &changed["every_ms"], &changed["cron"]),
+        (&json!(2), &json!(900_000), &Value::Null)
+    );
     let next: Timestamp = changed["next_runs"][0].as_str().unwrap().parse().unwrap();
     assert_eq!(next.as_second() % 900, 0, "on the quarter");
 
@@ -196,7 +199,10 @@ async fn schedules_come_in_pages_by_name_and_are_filtered(world: World) {
     assert!(paused.len() == 10 && paused[1] == "s02", "{paused:?}");
     let (both, _) = names("/schedules?state=active&kind=built_in").await;
     assert!(both.is_empty(), "{both:?}");
-    assert_eq!(names("/schedules?kind=built_in&limit=1").await, (["s00", "s04", "s08", "s12", "s16"].map(String::from).to_vec(), 5));
+    assert_eq!(
+        names("/schedules?kind=built_in&limit=1").await,
+        (["s00", "s04", "s08", "s12", "s16"].map(String::from).to_vec(), 5)
+    );
     for bad in ["limit=x", "state=running", "kind=No", "cursor=No%20Name", "offset=1"] {
         server.get(&format!("/schedules?{bad}")).await.problem(400, "malformed");
     }
@@ -207,7 +213,10 @@ async fn a_paused_schedule_has_no_next_run_until_it_is_resumed(world: World) {
     server.put("/schedules/nightly", nightly()).await.expect(201);
     for _ in 0..2 {
         let paused = server.call("POST", "/schedules/nightly/pause").send().await.expect(200);
-        assert_eq!((&paused["state"], &paused["paused"], &paused["next_runs"]), (&json!("paused"), &json!(true), &json!([])));
+        assert_eq!(
+            (&paused["state"], &paused["paused"], &paused["next_runs"]),
+            (&json!("paused"), &json!(true), &json!([]))
+        );
     }
     let edited = server.put("/schedules/nightly", with(nightly(), "cron", json!("45 2 * * *"))).await.expect(200);
     assert_eq!(edited["state"], "paused", "an edit that does not say leaves it paused");
@@ -240,7 +249,8 @@ async fn run_now_enqueues_and_a_tick_has_one_job(world: World) {
 
 async fn a_schedule_fires_and_its_ticks_are_listed(world: World) {
     let server = world.server().await;
-    let often = json!({"every_ms": 1000, "overlap": "allow", "job": {"kind": "welcome", "payload": {"at": "{{tick}}"}}});
+    let often =
+        json!({"every_ms": 1000, "overlap": "allow", "job": {"kind": "welcome", "payload": {"at": "{{tick}}"}}});
     server.put("/schedules/often", often).await.expect(201);
     let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
     let ticks = loop {

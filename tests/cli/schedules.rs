@@ -138,7 +138,11 @@ fn tables_of_schedules_fit_terminals_of_60_and_80_columns() {
         (60, "schedules list", &["a-report", "30 2 *", "active"]),
         (60, "schedules ticks a-report-with-a-rather-long-name", &["no ticks yet"]),
         (80, "schedules next '30 2 * * *' --tz Europe/Berlin --from 2027-03-27T00:00:00Z", &["clocks went"]),
-        (60, "schedules next '30 2 * * *' --tz Europe/Berlin --from 2027-03-27T00:00:00Z", &["2027-03-28 03:00:00+02:00"]),
+        (
+            60,
+            "schedules next '30 2 * * *' --tz Europe/Berlin --from 2027-03-27T00:00:00Z",
+            &["2027-03-28 03:00:00+02:00"],
+        ),
         (60, "schedules --help", &["resume"]),
         (60, "schedules put --help", &["--catch-up"]),
     ] {

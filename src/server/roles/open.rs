@@ -80,9 +80,9 @@ pub(in crate::server) async fn migrate(settings: &Settings) -> Result<()> {
     }
     // Without a file there is nothing that says which schedules there are.
     if settings.declarations.in_a_file {
-        let mut crew = Crew::new(settings, Duty::Requests)?;
+        // Not made ready: payloads are checked by their schemas, nothing is set up.
+        let crew = Crew::new(settings, Duty::Requests)?;
         let queue = queue(settings, crew.declarations()?).await?;
-        crew.ready(&[]).await?;
         sync_schedules(settings, &queue).await?;
     }
     Ok(())
