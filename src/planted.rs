@@ -126,6 +126,14 @@ pub(crate) enum Bug {
     LiteralsUnjudged,
     /// A redirect is followed.
     RedirectFollowed,
+    /// The next tick is sought from now, and what lies between the last one and now is passed over.
+    NextFromNow,
+    /// The job of a tick has the key of its schedule, not of the tick.
+    TickKeyWithoutTick,
+    /// Every missed tick is made up for, however many there are.
+    CatchUpUnbounded,
+    /// A tick does not see that a job of its schedule is unfinished.
+    OverlapUnseen,
 }
 
 /// Whether this bug is alive in this process.

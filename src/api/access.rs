@@ -31,11 +31,19 @@ pub(super) fn required_access(method: &Method, route: Option<&str>) -> Access {
         (_, "/livez" | "/readyz" | "/health") => Access::Public,
         (_, "/tokens" | "/tokens/{id}") => Access::Scope(Scope::Admin),
         (&Method::GET | &Method::HEAD, _) => Access::Scope(Scope::Read),
+        // It shows, and changes nothing; the body is only too long for a query.
+        (&Method::POST, "/schedules/preview") => Access::Scope(Scope::Read),
         (&Method::POST, "/jobs" | "/jobs/batch") => Access::Scope(Scope::Enqueue),
         (&Method::POST, "/leases" | "/leases/heartbeat" | "/leases/settle") => Access::Scope(Scope::Work),
         (
             &Method::POST,
-            "/jobs/{id}/cancel" | "/jobs/{id}/redrive" | "/queues/{queue}/pause" | "/queues/{queue}/resume",
+            "/jobs/{id}/cancel"
+            | "/jobs/{id}/redrive"
+            | "/queues/{queue}/pause"
+            | "/queues/{queue}/resume"
+            | "/schedules/{name}/pause"
+            | "/schedules/{name}/resume"
+            | "/schedules/{name}/run",
         ) => Access::Scope(Scope::Operate),
         _ => Access::Scope(Scope::Admin),
     }

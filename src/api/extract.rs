@@ -3,8 +3,8 @@
 //! A body is read within a timeout, a size and a memory budget, checked, then parsed. Whatever is wrong is refused in our
 //! own words.
 
-use axum::body::{Body, Bytes};
-use axum::extract::{FromRequest, FromRequestParts, Path, Request};
+use axum::body::{Body, Bytes, HttpBody};
+use axum::extract::{FromRequest, FromRequestParts, OptionalFromRequest, Path, Request};
 use axum::http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
@@ -104,6 +104,11 @@ impl JsonRequest for wire::JobBatch {
 }
 impl JsonRequest for wire::KindDeclaration {}
 impl JsonRequest for wire::NewToken {}
+impl JsonRequest for wire::RunRequest {}
+impl JsonRequest for wire::PreviewRequest {}
+impl JsonRequest for wire::ScheduleDeclaration {
+    const NUL_ALLOWED: bool = false;
+}
 impl JsonRequest for wire::LeaseRequest {
     const POOL: BodyPool = BodyPool::Workers;
 }
@@ -145,6 +150,18 @@ impl<T: JsonRequest> FromRequest<Api> for JsonBody<T> {
             .await
             .map_err(|_| Problem::new(Code::BodyTimeout, "send the whole body in time"))??;
         parsed(bytes, memory).await
+    }
+}
+
+impl<T: JsonRequest> OptionalFromRequest<Api> for JsonBody<T> {
+    type Rejection = Problem;
+
+    /// `None` if there is no body at all.
+    async fn from_request(request: Request, api: &Api) -> Result<Option<Self>, Problem> {
+        if request.body().is_end_stream() {
+            return Ok(None);
+        }
+        <Self as FromRequest<Api>>::from_request(request, api).await.map(Some)
     }
 }
 

@@ -30,6 +30,7 @@ mod problem;
 mod queue_pages;
 mod queues;
 mod response_memory;
+mod schedules;
 mod serve;
 mod settings;
 mod settle;
@@ -80,6 +81,13 @@ fn routes() -> OpenApiRouter<Api> {
         .routes(routes!(queues::resume_queue))
         .routes(routes!(kinds::list_kinds))
         .routes(routes!(kinds::declare_kind, kinds::delete_kind))
+        .routes(routes!(schedules::list_schedules))
+        .routes(routes!(schedules::preview_schedule))
+        .routes(routes!(schedules::get_schedule, schedules::put_schedule, schedules::delete_schedule))
+        .routes(routes!(schedules::pause_schedule))
+        .routes(routes!(schedules::resume_schedule))
+        .routes(routes!(schedules::run_schedule))
+        .routes(routes!(schedules::get_ticks))
         .routes(routes!(stats::stats))
         .routes(routes!(tokens::make_token, tokens::list_tokens))
         .routes(routes!(tokens::revoke_token))

@@ -92,6 +92,7 @@ fn complete_response(status: &str, response: &mut Value) {
             "404" => "there is no such thing",
             "408" => "the body did not arrive in time",
             "409" => "not in this status",
+            "412" => "somebody else has changed it",
             "413" => "too large",
             "415" => "not application/json, or compressed",
             "422" => "well-formed, but not acceptable",

@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use super::wire;
 use crate::job::{NotAName, Refusal};
-use crate::queue::{BatchError, EnqueueError, KindError, LimitReached, PauseError, TokenError};
+use crate::queue::{BatchError, EnqueueError, KindError, LimitReached, PauseError, ScheduleError, TokenError};
 use crate::store::{StoreError, StoreErrorKind, warn_throttled};
 
 macro_rules! codes {
@@ -53,6 +53,10 @@ codes! {
     NotDead = 409 "not_dead" "only failed and cancelled jobs are redriven";
     BuiltInKind = 409 "built_in_kind" "the kind is built in";
     LastAdmin = 409 "last_admin" "the last token with the scope admin stays";
+    DeclaredInFile = 409 "declared_in_file" "the schedule is declared in the settings file";
+    NameTaken = 409 "name_taken" "the name belongs to a schedule from elsewhere";
+    ScheduleEnded = 409 "schedule_ended" "the schedule has no further tick";
+    RevisionMismatch = 412 "revision_mismatch" "somebody else has changed it";
     TooLarge = 413 "too_large" "the request is too large";
     WrongContentType = 415 "wrong_content_type" "the body must be application/json";
     WrongContentEncoding = 415 "wrong_content_encoding" "the body must not be compressed";
@@ -66,6 +70,7 @@ codes! {
     TooManyJobs = 429 "too_many_jobs" "too many jobs wait in all queues together";
     TooManyQueues = 429 "too_many_queues" "there are as many queues as there may be";
     TooManyKinds = 429 "too_many_kinds" "there are as many kinds as there may be";
+    TooManySchedules = 429 "too_many_schedules" "there are as many schedules as there may be";
     TooManyTokens = 429 "too_many_tokens" "there are as many tokens as there may be";
     TooManyFailures = 429 "too_many_failures" "too many invalid tokens from this address";
     TooManyRequests = 429 "too_many_requests" "too much is in flight";
@@ -105,7 +110,7 @@ impl Problem {
         // Everything that may pass by itself says when to try again.
         let retry_after_s = match code {
             // Somebody has to remove something first.
-            Code::TooManyQueues | Code::TooManyKinds | Code::TooManyTokens => Some(10),
+            Code::TooManyQueues | Code::TooManyKinds | Code::TooManySchedules | Code::TooManyTokens => Some(10),
             _ => matches!(code.status(), 429 | 503).then_some(1),
         };
         Self { code, detail: detail.into(), retry_after_s, errors: Vec::new() }
@@ -309,6 +314,24 @@ impl From<KindError> for Problem {
             | KindError::SchemaTooExpensive { .. }
             | KindError::Default { .. } => Self::invalid(error.to_string()),
         }
+    }
+}
+
+impl From<ScheduleError> for Problem {
+    fn from(error: ScheduleError) -> Self {
+        let code = match error {
+            ScheduleError::Store(error) => return error.into(),
+            // In the words of an enqueue, under its code.
+            ScheduleError::Job(error) => return (*error).into(),
+            ScheduleError::Refused(_) => Code::InvalidValue,
+            ScheduleError::NotFound { .. } => Code::NotFound,
+            ScheduleError::RevisionDiffers { .. } => Code::RevisionMismatch,
+            ScheduleError::Declared { .. } => Code::DeclaredInFile,
+            ScheduleError::NamesTaken { .. } => Code::NameTaken,
+            ScheduleError::Ended { .. } => Code::ScheduleEnded,
+            ScheduleError::TooMany => Code::TooManySchedules,
+        };
+        Self::new(code, error.to_string())
     }
 }
 

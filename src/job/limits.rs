@@ -67,6 +67,31 @@ pub const KINDS_MAX: usize = 1000;
 /// 1,000 API tokens: every process keeps all of them in memory.
 pub const TOKENS_MAX: usize = 1000;
 
+/// 100,000 schedules: an hourly one for each of many tenants; all of them on one minute take some ten seconds to fire.
+pub const SCHEDULES_MAX: u64 = 100_000;
+/// 200 schedules on one page of a listing.
+pub const SCHEDULES_PAGE_MAX: usize = 200;
+/// 100 ticks are remembered for each schedule, the newest.
+pub const TICKS_KEPT: usize = 100;
+/// 1 s: the shortest interval of a schedule.
+pub const EVERY_MIN: Duration = Duration::from_secs(1);
+/// 60 s: a tick that is found later than this is missed, and catch-up says what becomes of it.
+pub const TICK_LATE: Duration = Duration::from_secs(60);
+/// 100 missed ticks at most are made up for at once, unless the schedule says otherwise.
+pub const CATCH_UP_DEFAULT: u32 = 100;
+/// 1,000 missed ticks at most, as many jobs as fit one transaction.
+pub const CATCH_UP_MAX: u32 = BATCH_MAX as u32;
+/// 1 day: older missed ticks are not made up for, unless the schedule says otherwise.
+pub const CATCH_UP_WINDOW_DEFAULT: Duration = Duration::from_secs(24 * 3600);
+/// 1 year.
+pub const CATCH_UP_WINDOW_MAX: Duration = Duration::from_secs(365 * 24 * 3600);
+/// 1 day: what is spread over more is a schedule of its own.
+pub const JITTER_MAX: Duration = Duration::from_secs(24 * 3600);
+/// 256 bytes of cron pattern: every field fully listed fits.
+pub const PATTERN_MAX_BYTES: usize = 256;
+/// 100 runs in a preview.
+pub const PREVIEW_MAX: usize = 100;
+
 /// Prefixes of idempotency keys for jobs that Steadfast itself enqueues: the key of a caller cannot be one of them.
 pub const RESERVED_KEY_PREFIXES: [&str; 3] = ["schedule:", "flow:", "hook:"];
 

@@ -1,4 +1,4 @@
-//! Names of kinds, queues and workers: `[a-z0-9_.:-]{1,64}`, validated once, then carried by the type.
+//! Names of kinds, queues, workers and schedules: `[a-z0-9_.:-]{1,64}`, validated once, then carried by the type.
 
 use std::fmt;
 use std::str::FromStr;
@@ -15,7 +15,7 @@ pub struct NotAName {
 }
 
 impl NotAName {
-    /// What it was to name: `kind`, `queue` or `worker`.
+    /// What it was to name: `kind`, `queue`, `worker` or `schedule`.
     pub fn what(&self) -> &'static str {
         self.what
     }
@@ -98,6 +98,12 @@ name_type!(
     /// The id of one worker process, recorded with its leases. Not shared with another process.
     WorkerId,
     "worker"
+);
+
+name_type!(
+    /// The name of a schedule.
+    ScheduleName,
+    "schedule"
 );
 
 impl Default for QueueName {

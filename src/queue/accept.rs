@@ -88,6 +88,15 @@ impl Queue {
         }
     }
 
+    /// As [`checked`](Self::checked), for a job that this crate enqueues by itself: its key may have a reserved prefix.
+    pub(super) async fn checked_with_any_key(&self, request: JobRequest) -> Result<NewJob, EnqueueError> {
+        let kind = self.inner.kinds.find(&*self.inner.store, &request.kind).await?;
+        let job = NewJob::with_any_key(request, kind.defaults(), &self.inner.limits, jiff::Timestamp::now())?;
+        kind.check_configured()?;
+        kind.check_payload(job.payload(), &mut InPlaceSteps::of_one_call()).await?;
+        Ok(job)
+    }
+
     /// Every check before anything is stored. The items of the answer are `New` or `Known`.
     async fn check_all(&self, requests: Vec<JobRequest>) -> Result<Vec<CheckedRequest>, BatchError> {
         let (mut items, mut refused) = (Vec::with_capacity(requests.len()), Refused::new());

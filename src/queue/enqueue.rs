@@ -130,7 +130,7 @@ impl<'q, J: Job> Enqueue<'q, J> {
 }
 
 /// Saturates: what is beyond every limit stays beyond it.
-fn whole_ms(duration: Duration) -> i64 {
+pub(super) fn whole_ms(duration: Duration) -> i64 {
     i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
 }
 

@@ -23,6 +23,8 @@ mod payload_check;
 #[cfg(test)]
 mod payload_check_cases;
 mod registry;
+mod schedule;
+mod schedules;
 mod schema_budget;
 mod similar_names;
 
@@ -35,11 +37,14 @@ pub use enqueue::{Enqueue, Job};
 pub use error::{BatchError, EnqueueError, KindError, PauseError, TokenError};
 pub use hidden::SecretTest;
 pub use open::QueueBuilder;
+pub use schedule::{Schedule, ScheduleWithJob};
+pub use schedules::{PutScheduleAnswer, ScheduleError, TickPass};
 
 use self::admission::{Admission, AdmissionLimits};
 use self::cancels::Cancels;
 use self::open::{Backend, OpenedStore};
 use self::registry::KindRegistry;
+use self::schedules::ScheduleChanges;
 use crate::job::limits::{PAGE_MAX, QUEUES_PAGE_MAX};
 use crate::job::{AttemptRecord, JobId, JobRecord, JobRequest, Json, Kind, KindDefinition, Limits, NewJob};
 use crate::store::{Actor, Enqueued, List, OpenError, Page, Stats, StatsRequest, Store, StoreError, Wake};
@@ -93,6 +98,7 @@ struct Inner {
     #[cfg_attr(not(any(feature = "postgres", feature = "sqlite")), expect(dead_code, reason = "only stores have one"))]
     backend: Backend,
     cancels: Cancels,
+    schedule_changes: ScheduleChanges,
 }
 
 /// Opening, enqueueing and reading.
@@ -118,7 +124,9 @@ impl Queue {
     fn assemble(opened: OpenedStore, limits: Limits, admission: AdmissionLimits, kinds: KindRegistry) -> Self {
         let OpenedStore { store, wake, backend } = opened;
         let (admission, cancels) = (Admission::new(admission), Cancels::default());
-        Self { inner: Arc::new(Inner { store, wake, kinds, limits, admission, backend, cancels }), by: None }
+        let schedule_changes = ScheduleChanges::default();
+        let inner = Inner { store, wake, kinds, limits, admission, backend, cancels, schedule_changes };
+        Self { inner: Arc::new(inner), by: None }
     }
 
     /// Enqueues a typed job: add options, then `.await`. Its kind is declared on first use.
@@ -191,6 +199,14 @@ impl Queue {
         match self.inner.kinds.hidden_parts(&job.kind) {
             [] => job,
             hidden => JobRecord { payload: hidden::shown(&job.payload, hidden), ..job },
+        }
+    }
+
+    /// A payload of this kind as readers may see it.
+    pub fn shown_payload(&self, kind: &Kind, payload: &Json) -> Json {
+        match self.inner.kinds.hidden_parts(kind) {
+            [] => payload.clone(),
+            hidden => hidden::shown(payload, hidden),
         }
     }
 

@@ -26,6 +26,7 @@ mod metrics;
 #[cfg(feature = "postgres")]
 pub mod postgres;
 mod retry_policies;
+mod schedules;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 mod stats;
@@ -52,6 +53,11 @@ pub use lease_requests::{Beat, Claim, Claimed, Extend, Extended, Reap, Reaped, S
 pub(crate) use log_throttle::warn_throttled;
 pub(crate) use metrics::StoreMetrics;
 pub use retry_policies::RetryPolicies;
+pub use schedules::{
+    DeleteSchedule, DueSchedules, ListSchedules, ListTicks, PauseSchedule, PutSchedule, ResumeSchedule, RunSchedule,
+    ScheduleDeleted, SchedulePage, SchedulePut, ScheduleRan, ScheduleStore, ScheduleTicked, SchedulesDue,
+    SchedulesSynced, SyncSchedules, TickSchedule,
+};
 pub use stats::{Counts, QueueStats, Stats, StatsRequest};
 pub use token::{LastAdmin, NoSuchScope, Scope, TokenDeleted, TokenPut, TokenRecord};
 pub use wake::{Wake, WakeListener};
@@ -66,9 +72,9 @@ type EnqueueAnswer = Result<Vec<Enqueued>, Vec<KeyTaken>>;
 /// One result per item: an item that fails does not fail the others. The outer error is of the whole call.
 pub type PerItem<T> = Result<Vec<Result<T, StoreError>>, StoreError>;
 
-/// A store: jobs and catalog in one database. Implemented by `SqliteStore`, `PostgresStore` and [`Wrapped`].
+/// A store: jobs, catalog and schedules in one database. Implemented by `SqliteStore`, `PostgresStore` and [`Wrapped`].
 #[async_trait]
-pub trait Store: JobStore + CatalogStore {
+pub trait Store: JobStore + CatalogStore + ScheduleStore {
     /// Checks in one round trip that the store answers and takes writes. A full disk is not an error here: to free space,
     /// finished jobs must be removed, which takes a server that is ready.
     async fn ping(&self) -> Result<(), StoreError>;

@@ -8,7 +8,8 @@ use async_trait::async_trait;
 
 use super::sealed::Sealed;
 use super::*;
-use crate::job::{AttemptRecord, JobId, JobRecord, KindDefinition, NewJob};
+use crate::job::schedule::{ScheduleRecord, TickRecord};
+use crate::job::{AttemptRecord, JobId, JobRecord, KindDefinition, NewJob, ScheduleName};
 
 /// Code that runs before and after every call of a store. See [`Wrapped`].
 ///
@@ -162,6 +163,21 @@ around_every_verb! {
         tokens Tokens() -> Result<Vec<TokenRecord>, StoreError>, items;
         had_token HadToken() -> Result<bool, StoreError>, one;
         delete_token DeleteToken(delete: super::DeleteToken) -> Result<TokenDeleted, StoreError>, one;
+    }
+    ScheduleStore {
+        put_schedule PutSchedule(put: super::PutSchedule) -> Result<SchedulePut, StoreError>, one;
+        delete_schedule DeleteSchedule(delete: super::DeleteSchedule) -> Result<ScheduleDeleted, StoreError>, one;
+        sync_schedules SyncSchedules(sync: super::SyncSchedules) -> Result<SchedulesSynced, StoreError>, one;
+        schedule Schedule(name: ScheduleName) -> Result<Option<ScheduleRecord>, StoreError>, one;
+        schedules Schedules(list: ListSchedules) -> Result<SchedulePage, StoreError>,
+            (|answer: &Result<SchedulePage, _>| answer.as_ref().ok().map(|page| page.schedules.len()));
+        schedule_ticks ScheduleTicks(list: ListTicks) -> Result<Option<Vec<TickRecord>>, StoreError>, one;
+        pause_schedule PauseSchedule(pause: super::PauseSchedule) -> Result<Option<ScheduleRecord>, StoreError>, one;
+        resume_schedule ResumeSchedule(resume: super::ResumeSchedule) -> Result<Option<ScheduleRecord>, StoreError>, one;
+        run_schedule RunSchedule(run: super::RunSchedule) -> Result<ScheduleRan, StoreError>, one;
+        due_schedules DueSchedules(due: super::DueSchedules) -> Result<SchedulesDue, StoreError>,
+            (|answer: &Result<SchedulesDue, _>| answer.as_ref().ok().map(|answer| answer.due.len()));
+        tick_schedules TickSchedules(ticks: Vec<TickSchedule>) -> PerItem<ScheduleTicked>, items;
     }
     Store {
         ping Ping() -> Result<(), StoreError>, one;

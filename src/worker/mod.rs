@@ -23,6 +23,7 @@ mod settings;
 mod settler;
 mod shutdown;
 mod supervise;
+mod ticker;
 
 use std::collections::HashMap;
 use std::future::Future;

@@ -29,7 +29,7 @@ on_every_store!(
 const ADMIN: &str = "the-operators-own-token";
 
 /// The whole table: what each route asks for. A route that is missing here fails the test.
-const TABLE: [(&str, &str, &str); 24] = [
+const TABLE: [(&str, &str, &str); 33] = [
     ("post", "/jobs", "enqueue"),
     ("post", "/jobs/batch", "enqueue"),
     ("get", "/jobs", "read"),
@@ -52,6 +52,15 @@ const TABLE: [(&str, &str, &str); 24] = [
     ("post", "/queues/{queue}/resume", "operate"),
     ("put", "/kinds/{kind}", "admin"),
     ("delete", "/kinds/{kind}", "admin"),
+    ("get", "/schedules", "read"),
+    ("get", "/schedules/{name}", "read"),
+    ("get", "/schedules/{name}/ticks", "read"),
+    ("post", "/schedules/preview", "read"),
+    ("put", "/schedules/{name}", "admin"),
+    ("delete", "/schedules/{name}", "admin"),
+    ("post", "/schedules/{name}/pause", "operate"),
+    ("post", "/schedules/{name}/resume", "operate"),
+    ("post", "/schedules/{name}/run", "operate"),
     ("post", "/tokens", "admin"),
     ("get", "/tokens", "admin"),
 ];
@@ -71,7 +80,12 @@ fn routes() -> Vec<(String, String)> {
 
 fn call(server: &Server, method: &str, path: &str) -> Call {
     let id = uuid::Uuid::nil().to_string();
-    let path = path.replace("{id}", &id).replace("{queue}", "q").replace("{kind}", "k").replace("{file}", "index.css");
+    let path = path
+        .replace("{id}", &id)
+        .replace("{queue}", "q")
+        .replace("{kind}", "k")
+        .replace("{name}", "s")
+        .replace("{file}", "index.css");
     server.call(&method.to_uppercase(), &path)
 }
 

@@ -21,6 +21,7 @@ mod operators;
 mod outage;
 mod payloads;
 mod queue_pages;
+mod schedules;
 mod schema;
 mod shutdown;
 mod workers;

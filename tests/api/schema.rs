@@ -71,8 +71,21 @@ fn with_things_that_exist(ids: &[Value]) -> Value {
     let mut document: Value = serde_json::from_str(openapi_json()).unwrap();
     let schemas = &mut document["components"]["schemas"];
     schemas["NewJob"]["properties"]["kind"] = json!({"type": "string", "enum": ["welcome", "built_in", "nope"]});
+    schemas["NewScheduledJob"]["properties"]["kind"] =
+        json!({"type": "string", "enum": ["welcome", "built_in", "nope"]});
+    for schema in ["NewSchedule", "PreviewRequest"] {
+        let fields = &mut schemas[schema]["properties"];
+        fields["cron"] =
+            json!({"type": ["string", "null"], "enum": ["30 2 * * *", "@hourly", "0 0 30 2 *", "nope", null]});
+        fields["tz"] = json!({"type": ["string", "null"], "enum": ["Europe/Berlin", "UTC", "Berlin", null]});
+    }
     schemas["LeaseRequest"]["properties"]["wait_ms"]["maximum"] = json!(20);
     for (path, item) in document["paths"].as_object_mut().unwrap() {
+        if path.starts_with("/schedules/{name}") {
+            for operation in item.as_object_mut().unwrap().values_mut() {
+                operation["parameters"][0]["schema"] = json!({"type": "string", "enum": ["nightly", "often"]});
+            }
+        }
         if path.starts_with("/jobs/{id}") {
             for operation in item.as_object_mut().unwrap().values_mut() {
                 operation["parameters"][0]["schema"] = json!({"type": "string", "format": "uuid", "enum": ids});

@@ -13,6 +13,7 @@ mod housekeeping;
 mod metrics;
 mod packaging;
 mod readme;
+mod schedules;
 mod shutdown;
 mod startup;
 #[path = "../support/mod.rs"]

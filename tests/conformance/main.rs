@@ -34,6 +34,7 @@ mod races;
 mod reap;
 mod redrive;
 mod retry;
+mod schedules;
 mod settle;
 #[cfg(feature = "sqlite")]
 mod sqlite_world;

@@ -222,6 +222,22 @@ macro_rules! conformance_suite {
                 a_queue_is_gone_with_its_last_job_unless_it_is_paused,
                 queues_that_are_gone_hide_none_that_are_there,
             );
+            cases!($world, schedules:
+                eight_tickers_make_one_job_of_each_tick_and_pass_over_none,
+                what_was_decided_of_a_schedule_as_it_no_longer_is_changes_nothing,
+                a_tick_skips_while_the_last_job_waits_runs_retries_or_is_redriven,
+                a_redrive_between_look_and_tick_does_not_overlap,
+                a_held_tick_starts_once_the_job_has_finished,
+                the_rule_cancel_cancels_and_waits_for_the_end,
+                after_a_night_it_is_caught_up_as_declared_and_bounded,
+                what_falls_into_a_pause_is_not_missed,
+                an_edit_names_the_revision_it_changes_and_does_what_is_due_first,
+                a_tick_that_is_asked_for_runs_once_however_often,
+                a_schedule_ends_and_its_deletion_leaves_its_jobs,
+                one_schedule_that_cannot_be_stored_does_not_stop_the_others,
+                a_job_that_its_kind_refuses_is_counted_and_the_schedule_goes_on,
+                a_sync_makes_the_files_schedules_and_leaves_others_and_pauses_alone,
+            );
             cases!($world, tokens:
                 tokens_are_kept_as_given_and_told_by_id,
                 a_token_with_a_known_id_replaces_the_old_one,

@@ -8,6 +8,7 @@ mod job;
 mod kind;
 mod lease;
 mod queue;
+mod schedule;
 mod strict_json;
 mod token;
 
@@ -21,6 +22,9 @@ pub(super) use lease::{
     SettledView, Settlement, SettlementAnswer,
 };
 pub(super) use queue::{QueueView, RatesView, StatsView};
+pub(super) use schedule::{
+    Preview, PreviewRequest, RunRequest, RunView, ScheduleDeclaration, ScheduleStateName, ScheduleView, TickView,
+};
 pub(super) use strict_json::{Nul, check_json};
 pub(super) use token::{NewToken, TokenMade, TokenView};
 

@@ -114,14 +114,34 @@ impl Client {
         self.send(Method::PUT, path, Some(body.to_string()))
     }
 
+    /// JSON text as it is; with a revision, only if what is there still has it.
+    pub(super) fn put_text(&self, path: &str, body: String, if_revision: Option<u64>) -> Result<Answer, RequestError> {
+        let condition = if_revision.map(|revision| format!("\"{revision}\""));
+        self.send_if(condition, Method::PUT, path, Some(body))
+    }
+
     pub(super) fn delete(&self, path: &str) -> Result<Answer, RequestError> {
         self.send(Method::DELETE, path, None)
     }
 
     fn send(&self, method: Method, path: &str, body: Option<String>) -> Result<Answer, RequestError> {
+        self.send_if(None, method, path, body)
+    }
+
+    /// `condition`: the header `If-Match`.
+    fn send_if(
+        &self,
+        condition: Option<String>,
+        method: Method,
+        path: &str,
+        body: Option<String>,
+    ) -> Result<Answer, RequestError> {
         let mut request = Request::builder().method(method).uri(format!("{}{path}", self.base));
         if let Some(token) = &self.token {
             request = request.header("authorization", format!("Bearer {}", token.text));
+        }
+        if let Some(condition) = condition {
+            request = request.header("if-match", condition);
         }
         if body.is_some() {
             request = request.header("content-type", "application/json");

@@ -12,6 +12,7 @@ mod jobs;
 mod kinds;
 mod queues;
 mod request_error;
+mod schedules;
 mod stats;
 pub(super) mod table;
 mod tokens;
@@ -34,6 +35,8 @@ pub(super) enum ClientCommand {
     Queues(queues::Queues),
     /// Look at kinds, declare and forget them
     Kinds(kinds::Kinds),
+    /// Look at schedules, put, pause, run and delete them
+    Schedules(schedules::Schedules),
     /// Make, list and revoke API tokens
     Tokens(tokens::Tokens),
     /// Show how many jobs there are, and how fast they come and go
@@ -69,6 +72,7 @@ impl ClientCommand {
             Self::Jobs(command) => &mut command.target,
             Self::Queues(command) => &mut command.target,
             Self::Kinds(command) => &mut command.target,
+            Self::Schedules(command) => &mut command.target,
             Self::Tokens(command) => &mut command.target,
             Self::Stats(command) => &mut command.target,
         }
@@ -85,6 +89,7 @@ pub(super) fn run(mut command: ClientCommand, before: Target) -> Result<Exit> {
         ClientCommand::Jobs(command) => command.run(),
         ClientCommand::Queues(command) => command.run(),
         ClientCommand::Kinds(command) => command.run(),
+        ClientCommand::Schedules(command) => command.run(),
         ClientCommand::Tokens(command) => command.run(),
         ClientCommand::Stats(command) => command.run(),
     }

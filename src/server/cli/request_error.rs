@@ -103,9 +103,11 @@ fn command(method: &str, path: &str) -> Option<String> {
         ("DELETE", ["jobs", id]) => format!("jobs delete {id}"),
         ("POST", ["jobs", id, verb @ ("cancel" | "redrive")]) => format!("jobs {verb} {id}"),
         ("POST", ["queues", queue, verb @ ("pause" | "resume")]) => format!("queues {verb} {queue}"),
+        ("PUT", ["schedules", name]) => format!("schedules put {name}"),
+        ("POST", ["schedules", name, verb @ ("pause" | "resume" | "run")]) => format!("schedules {verb} {name}"),
         ("POST", ["tokens"]) => "tokens create".to_owned(),
         ("DELETE", ["tokens", id]) => format!("tokens revoke {id}"),
-        ("GET", [what @ ("kinds" | "queues" | "stats")]) => (*what).to_owned(),
+        ("GET", [what @ ("kinds" | "queues" | "schedules" | "stats")]) => (*what).to_owned(),
         _ => return None,
     };
     Some(format!("steadfast {command}{rest}"))

@@ -29,6 +29,9 @@ pub(in crate::server) async fn run(settings: &Settings) -> Result<()> {
     let queue = open::queue(settings, crew.declarations()?).await?;
     let listener = bind(settings, &queue).await?;
     crew.ready(&[listener.local_addr()?]).await?;
+    if settings.sync_schedules {
+        open::sync_schedules(settings, &queue).await?;
+    }
     let background = BackgroundWork::housekeeping(settings, &queue);
     print_line(&banner::one_line("api", listener.local_addr()?, settings));
     serve_with(settings, queue, listener, background, signals).await
@@ -44,6 +47,7 @@ pub(in crate::server) async fn serve_all(settings: &Settings) -> Result<()> {
     let listener = bind(settings, &queue).await?;
     let address = listener.local_addr()?;
     let kinds = crew.ready(&[address]).await?;
+    open::sync_schedules(settings, &queue).await?;
     let background = BackgroundWork::by_executor(settings, &queue, &crew, &kinds);
     let declared = queue.kinds().await?.into_iter().map(|kind| kind.kind.to_string()).collect();
     let open = !needs_token(settings, &queue).await?;

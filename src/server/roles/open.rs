@@ -6,8 +6,9 @@ use std::net::SocketAddr;
 use anyhow::{Context, Result, anyhow};
 use tokio::net::TcpListener;
 
+use super::crew::{Crew, Duty};
 use crate::queue::{BuiltInKind, Queue, QueueBuilder};
-use crate::server::settings::{Settings, without_password};
+use crate::server::settings::{DeclaredSchedule, Settings, without_password};
 use crate::server::stdio::print_line;
 
 fn builder(settings: &Settings) -> QueueBuilder {
@@ -51,6 +52,23 @@ pub(super) async fn listen(address: SocketAddr, variable: &str) -> Result<TcpLis
     })
 }
 
+/// Makes the schedules of the settings file those of the database: the others of an earlier file are deleted, schedules
+/// from elsewhere stay, an operator's pause stays.
+pub(super) async fn sync_schedules(settings: &Settings, queue: &Queue) -> Result<()> {
+    let declared = &settings.declarations.schedules;
+    for DeclaredSchedule { name, request } in declared {
+        // By itself first, so that an error names it.
+        let checked = queue.checked_schedule(name, request.clone()).await;
+        checked.with_context(|| format!("cannot declare schedule {name} of the settings file"))?;
+    }
+    let requests = declared.iter().map(|schedule| (schedule.name.clone(), schedule.request.clone()));
+    let (created, changed, deleted) = queue.sync_schedules(requests.collect()).await?;
+    if created + changed + deleted > 0 {
+        tracing::info!(created, changed, deleted, "the schedules of the settings file are in the database");
+    }
+    Ok(())
+}
+
 /// `steadfast migrate`: brings the database to the schema this program knows, and ends. Running it again, or twice at once, changes nothing.
 pub(in crate::server) async fn migrate(settings: &Settings) -> Result<()> {
     let steps = builder(settings).migrate().await?;
@@ -59,6 +77,13 @@ pub(in crate::server) async fn migrate(settings: &Settings) -> Result<()> {
         0 => print_line(&format!("{store} is up to date: nothing to do")),
         1 => print_line(&format!("{store} is up to date: 1 migration applied")),
         steps => print_line(&format!("{store} is up to date: {steps} migrations applied")),
+    }
+    // Without a file there is nothing that says which schedules there are.
+    if settings.declarations.in_a_file {
+        // Not made ready: payloads are checked by their schemas, nothing is set up.
+        let crew = Crew::new(settings, Duty::Requests)?;
+        let queue = queue(settings, crew.declarations()?).await?;
+        sync_schedules(settings, &queue).await?;
     }
     Ok(())
 }

@@ -26,6 +26,9 @@ pub(in crate::server) async fn run(settings: &Settings) -> Result<()> {
     let queue = open::queue(settings, crew.declarations()?).await?;
     let probes = Probes::bind(settings, &queue).await?;
     let kinds = crew.ready(&probes.addresses()?).await?;
+    if settings.sync_schedules {
+        open::sync_schedules(settings, &queue).await?;
+    }
     let background = BackgroundWork::workers(settings, &queue, &crew, &kinds);
     let probes = probes.start(settings, &queue, &background)?;
     if let Some(missing) = banner::missing(crew.states()) {

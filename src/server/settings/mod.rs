@@ -2,7 +2,7 @@
 //!
 //! [`table`] names every setting once, each with one of the [`forms`] of values; [`resolve`] decides which value is in
 //! force; [`typed`] and [`built_in`] have the values as the types that the roles take; [`file`] reads what only the file can
-//! say: kinds, endpoints, secrets, commands. [`show`] prints what is in force. Nothing here starts anything.
+//! say: kinds, endpoints, secrets, commands, schedules. [`show`] prints what is in force. Nothing here starts anything.
 
 mod built_in;
 mod database_url;
@@ -18,7 +18,7 @@ mod typed;
 
 pub(super) use built_in::{ImageSettings, LlmFallback, OnAmbiguous, OutboundSettings, RequestTargets, WebhookSettings};
 pub(super) use database_url::{hosts, sqlite_path, without_password};
-pub(super) use file::CommandTable;
+pub(super) use file::{CommandTable, DeclaredSchedule};
 pub(super) use forms::span;
 pub(super) use resolve::{Inputs, Resolved, SettingsError, closest};
 pub(super) use secret_file::read_secret_file;

@@ -54,6 +54,8 @@ pub(in crate::server) struct Settings {
     /// The address is the default: another port will do.
     pub(in crate::server) worker_metrics_port_is_free_choice: bool,
     pub(in crate::server) executor: Executor,
+    /// Also by the roles `api` and `worker`.
+    pub(in crate::server) sync_schedules: bool,
     pub(in crate::server) lease: Duration,
     pub(in crate::server) reap_interval: Duration,
     pub(in crate::server) poll_min: Duration,
@@ -107,6 +109,7 @@ impl Settings {
             worker_metrics_port_is_free_choice: *resolved.written(&table::WORKER_METRICS_BIND_ADDR).1
                 == ValueSource::Default,
             executor: resolved.get(&table::EXECUTOR)?,
+            sync_schedules: resolved.get(&table::SYNC_SCHEDULES)?,
             lease: resolved.get(&table::LEASE_MS)?,
             reap_interval: resolved.get(&table::REAP_INTERVAL_MS)?,
             poll_min: resolved.get(&table::POLL_MS)?,

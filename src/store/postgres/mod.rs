@@ -5,7 +5,7 @@
 //! replicas or this machine's clock.
 //!
 //! The verbs on a job's way have a file each, beside their SQL: `enqueue`, `claim`, `extend`, `settle`, `reap`. The others
-//! stand with their noun: `lookup` and `operator` for jobs, `queues`, `kinds`, `tokens`. Beside them `counts`, which every verb that
+//! stand with their noun: `lookup` and `operator` for jobs, `queues`, `kinds`, `tokens`, `schedules` and their `ticks`. Beside them `counts`, which every verb that
 //! moves jobs appends to, and `stored` and `known`, what an enqueue is answered. Around them: `open` and `migrate`;
 //! `pool` connects, `driver` is where the connections live, `core` is what every verb works with, `error` says what to try
 //! again, `batch` lets calls share a commit, `lanes` says where a claim starts to look
@@ -39,6 +39,7 @@ mod pool;
 mod queues;
 mod reap;
 mod row;
+mod schedules;
 mod settings;
 mod settle;
 mod sql;
@@ -46,6 +47,7 @@ mod sql;
 mod sqlx;
 mod stats;
 mod stored;
+mod ticks;
 mod timestamp;
 mod tls;
 mod tokens;
@@ -73,12 +75,15 @@ use self::pool::Connector;
 use self::settle::SettleFlush;
 use super::sealed::Sealed;
 use super::{
-    Cancel, Cancelled, CatalogStore, Claim, Claimed, Delete, DeleteKind, DeleteToken, Deleted, Enqueued, Extend,
-    Extended, JobStore, KindPut, Known, List, NotStored, OpenError, Page, Pause, PerItem, Prune, Pruned, PutKind,
-    PutToken, Reap, Reaped, Redrive, Redriven, Resume, Settle, Settled, Stats, StatsRequest, Store, StoreError,
-    TokenDeleted, TokenPut, TokenRecord, Wake,
+    Cancel, Cancelled, CatalogStore, Claim, Claimed, Delete, DeleteKind, DeleteSchedule, DeleteToken, Deleted,
+    DueSchedules, Enqueued, Extend, Extended, JobStore, KindPut, Known, List, ListSchedules, ListTicks, NotStored,
+    OpenError, Page, Pause, PauseSchedule, PerItem, Prune, Pruned, PutKind, PutSchedule, PutToken, Reap, Reaped,
+    Redrive, Redriven, Resume, ResumeSchedule, RunSchedule, ScheduleDeleted, SchedulePage, SchedulePut, ScheduleRan,
+    ScheduleStore, ScheduleTicked, SchedulesDue, SchedulesSynced, Settle, Settled, Stats, StatsRequest, Store,
+    StoreError, SyncSchedules, TickSchedule, TokenDeleted, TokenPut, TokenRecord, Wake,
 };
-use crate::job::{AttemptRecord, JobId, JobRecord, KindDefinition, NewJob};
+use crate::job::schedule::{ScheduleRecord, TickRecord};
+use crate::job::{AttemptRecord, JobId, JobRecord, KindDefinition, NewJob, ScheduleName};
 
 /// Jobs in a PostgreSQL database.
 pub struct PostgresStore {
@@ -228,6 +233,53 @@ impl CatalogStore for PostgresStore {
 
     async fn delete_token(&self, delete: DeleteToken) -> Result<TokenDeleted, StoreError> {
         tokens::delete_token(&self.core, delete.id, delete.last_admin).await
+    }
+}
+
+#[async_trait]
+impl ScheduleStore for PostgresStore {
+    async fn put_schedule(&self, put: PutSchedule) -> Result<SchedulePut, StoreError> {
+        schedules::put_schedule(&self.core, put).await
+    }
+
+    async fn delete_schedule(&self, delete: DeleteSchedule) -> Result<ScheduleDeleted, StoreError> {
+        schedules::delete_schedule(&self.core, delete).await
+    }
+
+    async fn sync_schedules(&self, sync: SyncSchedules) -> Result<SchedulesSynced, StoreError> {
+        schedules::sync_schedules(&self.core, sync).await
+    }
+
+    async fn schedule(&self, name: ScheduleName) -> Result<Option<ScheduleRecord>, StoreError> {
+        schedules::schedule(&self.core, name).await
+    }
+
+    async fn schedules(&self, list: ListSchedules) -> Result<SchedulePage, StoreError> {
+        schedules::schedules(&self.core, list).await
+    }
+
+    async fn schedule_ticks(&self, list: ListTicks) -> Result<Option<Vec<TickRecord>>, StoreError> {
+        schedules::schedule_ticks(&self.core, list).await
+    }
+
+    async fn pause_schedule(&self, pause: PauseSchedule) -> Result<Option<ScheduleRecord>, StoreError> {
+        schedules::pause_schedule(&self.core, pause.name).await
+    }
+
+    async fn resume_schedule(&self, resume: ResumeSchedule) -> Result<Option<ScheduleRecord>, StoreError> {
+        schedules::resume_schedule(&self.core, resume.name).await
+    }
+
+    async fn run_schedule(&self, run: RunSchedule) -> Result<ScheduleRan, StoreError> {
+        schedules::run_schedule(&self.core, run).await
+    }
+
+    async fn due_schedules(&self, due: DueSchedules) -> Result<SchedulesDue, StoreError> {
+        ticks::due_schedules(&self.core, due).await
+    }
+
+    async fn tick_schedules(&self, ticked: Vec<TickSchedule>) -> PerItem<ScheduleTicked> {
+        ticks::tick_schedules(&self.core, ticked).await
     }
 }
 

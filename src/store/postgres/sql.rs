@@ -4,7 +4,8 @@
 use super::pool::quoted;
 use super::row::JOB_COLUMNS;
 use super::{
-    claim, counts, extend, kinds, known, lane_scan, lease_checks, lookup, operator, queues, settle, stats, tokens,
+    claim, counts, extend, kinds, known, lane_scan, lease_checks, lookup, operator, queues, schedules, settle, stats,
+    ticks, tokens,
 };
 use crate::planted::{Bug, planted};
 
@@ -32,11 +33,14 @@ statements!(
     cancel: operator::CANCEL,
     change_mark: counts::CHANGE_MARK,
     claim: include_str!("claim.sql"),
+    count_schedules: schedules::COUNT_SCHEDULES,
     dead_letter: claim::DEAD_LETTER,
     delete_ended_checks: lease_checks::DELETE_ENDED_CHECKS,
     delete: operator::DELETE,
     delete_kind: kinds::DELETE_KIND,
+    delete_schedules: schedules::DELETE_SCHEDULES,
     delete_token: tokens::DELETE_TOKEN,
+    due_schedules: ticks::DUE_SCHEDULES,
     enqueue: include_str!("enqueue.sql"),
     enqueue_one: include_str!("enqueue_one.sql"),
     extend: include_str!("extend.sql"),
@@ -53,15 +57,23 @@ statements!(
     list_floor: lookup::LIST_FLOOR,
     list_running: lookup::LIST_RUNNING,
     list_running_floor: lookup::LIST_RUNNING_FLOOR,
+    lock_config: schedules::LOCK_CONFIG,
+    lock_due: ticks::LOCK_DUE,
+    lock_schedule: schedules::LOCK_SCHEDULE,
     oldest_ready: stats::OLDEST_READY,
     pause: queues::PAUSE,
     prune: operator::PRUNE,
     put_kind: kinds::PUT_KIND,
     put_token: tokens::PUT_TOKEN,
     reap: include_str!("reap.sql"),
+    record_ticks: ticks::RECORD_TICKS,
     redrive: operator::REDRIVE,
     resume: queues::RESUME,
     roll_up: counts::ROLL_UP,
+    schedule: schedules::SCHEDULE,
+    schedule_ran: schedules::SCHEDULE_RAN,
+    schedule_ticks: schedules::SCHEDULE_TICKS,
+    schedules: schedules::SCHEDULES,
     settle: include_str!("settle.sql"),
     settle_answer: settle::SETTLE_ANSWER,
     settle_facts: settle::SETTLE_FACTS,
@@ -70,6 +82,9 @@ statements!(
     stats: stats::STATS,
     stats_of: stats::STATS_OF,
     tokens: tokens::TOKENS,
+    trim_ticks: ticks::TRIM_TICKS,
+    write_schedule: schedules::WRITE_SCHEDULE,
+    write_ticked: ticks::WRITE_TICKED,
 );
 
 /// Appends what a statement changes in the counts. The statement has a `moved (queue, kind, was, is_now)`, one row for

@@ -97,6 +97,18 @@ fn stored_job(connection: &Connection, id: JobId) -> rusqlite::Result<JobRecord>
     job_with_id(connection, id)?.ok_or(rusqlite::Error::QueryReturnedNoRows)
 }
 
+/// For a job that this crate enqueues by itself: whatever job has its key is the answer.
+pub(super) fn enqueue_unless_known(tx: &mut Tx<'_>, job: &NewJob) -> rusqlite::Result<Enqueued> {
+    let holder = match job.idempotency_key() {
+        Some(key) => stored_holder(tx.connection(), key)?,
+        None => None,
+    };
+    match holder.filter(|holder| holder.job != job.id()) {
+        Some(holder) => Ok(Enqueued { created: false, job: stored_job(tx.connection(), holder.job)? }),
+        None => enqueue(tx, job),
+    }
+}
+
 fn enqueue(tx: &mut Tx<'_>, job: &NewJob) -> rusqlite::Result<Enqueued> {
     let now = tx.now_micros();
     let run_at = match job.start() {

@@ -74,7 +74,7 @@ const REQUEST_CANCEL: &str = "
 -- cancel: running → running, its worker is told on its next heartbeat
 UPDATE jobs SET cancel_requested = 1, updated_at = ?2 WHERE seq = ?1";
 
-fn cancel(tx: &mut Tx<'_>, id: JobId) -> rusqlite::Result<Cancelled> {
+pub(super) fn cancel(tx: &mut Tx<'_>, id: JobId) -> rusqlite::Result<Cancelled> {
     let Some(FoundJob { seq, lane, status, .. }) = find(tx, id)? else { return Ok(Cancelled::NotFound) };
     let now = tx.now_micros();
     match status {

@@ -50,8 +50,10 @@ mod queues;
 mod readers;
 mod reap;
 mod row;
+mod schedules;
 mod settle;
 mod stats;
+mod ticks;
 mod time;
 mod tokens;
 mod transaction;
@@ -72,13 +74,17 @@ use self::queue_counts::SharedCounts;
 use self::readers::Readers;
 use self::time::{StoreTime, adjust_at_open};
 use self::writer::Writer;
-use crate::job::{AttemptRecord, JobId, JobRecord, KindDefinition, NewJob, RetryPolicy};
+use crate::job::schedule::{ScheduleRecord, TickRecord};
+use crate::job::{AttemptRecord, JobId, JobRecord, KindDefinition, NewJob, RetryPolicy, ScheduleName};
 use crate::store::sealed::Sealed;
 use crate::store::{
-    Cancel, Cancelled, CatalogStore, Claim, Claimed, Clock, Delete, DeleteKind, DeleteToken, Deleted, Enqueued, Extend,
-    Extended, JobStore, KindPut, Known, List, NotStored, OpenError, Page, Pause, PerItem, Prune, Pruned, PutKind,
-    PutToken, Reap, Reaped, Redrive, Redriven, Resume, RetryPolicies, Settle, Settled, Stats, StatsRequest, Store,
-    StoreError, SystemClock, TokenDeleted, TokenPut, TokenRecord, UnrunnableJob, Wake,
+    Cancel, Cancelled, CatalogStore, Claim, Claimed, Clock, Delete, DeleteKind, DeleteSchedule, DeleteToken, Deleted,
+    DueSchedules, Enqueued, Extend, Extended, JobStore, KindPut, Known, List, ListSchedules, ListTicks, NotStored,
+    OpenError, Page, Pause, PauseSchedule, PerItem, Prune, Pruned, PutKind, PutSchedule, PutToken, Reap, Reaped,
+    Redrive, Redriven, Resume, ResumeSchedule, RetryPolicies, RunSchedule, ScheduleDeleted, SchedulePage, SchedulePut,
+    ScheduleRan, ScheduleStore, ScheduleTicked, SchedulesDue, SchedulesSynced, Settle, Settled, Stats, StatsRequest,
+    Store, StoreError, SyncSchedules, SystemClock, TickSchedule, TokenDeleted, TokenPut, TokenRecord, UnrunnableJob,
+    Wake,
 };
 
 /// Settings of the embedded store.
@@ -299,6 +305,54 @@ impl CatalogStore for SqliteStore {
 
     async fn delete_token(&self, delete: DeleteToken) -> Result<TokenDeleted, StoreError> {
         self.writer.write(delete).await
+    }
+}
+
+#[async_trait]
+impl ScheduleStore for SqliteStore {
+    async fn put_schedule(&self, put: PutSchedule) -> Result<SchedulePut, StoreError> {
+        self.writer.write(put).await
+    }
+
+    async fn delete_schedule(&self, delete: DeleteSchedule) -> Result<ScheduleDeleted, StoreError> {
+        self.writer.write(delete).await
+    }
+
+    async fn sync_schedules(&self, sync: SyncSchedules) -> Result<SchedulesSynced, StoreError> {
+        self.writer.write(sync).await
+    }
+
+    async fn schedule(&self, name: ScheduleName) -> Result<Option<ScheduleRecord>, StoreError> {
+        self.readers.read("schedule", move |connection| schedules::schedule(connection, &name)).await
+    }
+
+    async fn schedules(&self, list: ListSchedules) -> Result<SchedulePage, StoreError> {
+        self.readers.read("schedules", move |connection| schedules::schedules(connection, &list)).await
+    }
+
+    async fn schedule_ticks(&self, list: ListTicks) -> Result<Option<Vec<TickRecord>>, StoreError> {
+        self.readers.read("schedule_ticks", move |connection| schedules::schedule_ticks(connection, &list)).await
+    }
+
+    async fn pause_schedule(&self, pause: PauseSchedule) -> Result<Option<ScheduleRecord>, StoreError> {
+        self.writer.write(pause).await
+    }
+
+    async fn resume_schedule(&self, resume: ResumeSchedule) -> Result<Option<ScheduleRecord>, StoreError> {
+        self.writer.write(resume).await
+    }
+
+    async fn run_schedule(&self, run: RunSchedule) -> Result<ScheduleRan, StoreError> {
+        self.writer.write(run).await
+    }
+
+    async fn due_schedules(&self, due: DueSchedules) -> Result<SchedulesDue, StoreError> {
+        let now_micros = self.time.now_micros();
+        self.readers.read("due_schedules", move |connection| ticks::due_schedules(connection, due, now_micros)).await
+    }
+
+    async fn tick_schedules(&self, ticked: Vec<TickSchedule>) -> PerItem<ScheduleTicked> {
+        self.writer.write(ticks::TickSchedules(ticked)).await
     }
 }
 

@@ -1,11 +1,12 @@
-//! The TOML file: settings by their keys, and what only the file can say: kinds, endpoints, secrets and commands. What it
+//! The TOML file: settings by their keys, and what only the file can say: kinds, endpoints, secrets, commands and schedules. What it
 //! does not know it refuses, with the closest that it does know: a setting with a typo would otherwise silently not count.
 //!
-//! [`values`] reads secrets that the file names; [`kinds`], [`endpoints`] and [`commands`] each read one sort of table.
+//! [`values`] reads secrets that the file names; [`kinds`], [`endpoints`], [`commands`] and [`schedules`] each read one sort of table.
 
 mod commands;
 mod endpoints;
 mod kinds;
+mod schedules;
 mod values;
 
 use std::collections::BTreeMap;
@@ -19,6 +20,7 @@ use toml::Value as Toml;
 pub(in crate::server) use commands::CommandTable;
 pub(in crate::server) use endpoints::{EndpointTable, SecretTable};
 pub(in crate::server) use kinds::DeclaredKind;
+pub(in crate::server) use schedules::DeclaredSchedule;
 
 use self::values::{ValueReader, Variables};
 use super::resolve::{SettingsError, closest};
@@ -29,6 +31,9 @@ const FILE_MAX_BYTES: u64 = 1024 * 1024;
 
 /// The tables of the file, by what they are called there.
 const TABLES: [&str; 4] = ["kinds", "endpoints", "secrets", "commands"];
+
+/// Besides, a list of tables: `[[schedules]]`.
+const SCHEDULES: &str = "schedules";
 
 /// What a file says.
 #[derive(Debug, Default)]
@@ -46,6 +51,9 @@ pub(in crate::server) struct Declarations {
     pub(in crate::server) endpoints: Vec<EndpointTable>,
     pub(in crate::server) secrets: Vec<SecretTable>,
     pub(in crate::server) commands: Vec<CommandTable>,
+    pub(in crate::server) schedules: Vec<DeclaredSchedule>,
+    /// There is a file.
+    pub(in crate::server) in_a_file: bool,
 }
 
 pub(super) fn read(path: &Path, named_by: &str, variables: Variables<'_>) -> Result<FileContents, SettingsError> {
@@ -55,15 +63,20 @@ pub(super) fn read(path: &Path, named_by: &str, variables: Variables<'_>) -> Res
     let refused = |problem: String| SettingsError(format!("the settings file {}: {problem}", path.display()));
     let table: toml::Table = text.parse().map_err(|error| refused(syntax(&text, &error)))?;
     let mut contents = FileContents { path: path.to_owned(), ..FileContents::default() };
+    contents.declarations.in_a_file = true;
     let reader = ValueReader { path, mode, variables };
     for (key, value) in table {
         if TABLES.contains(&&*key) {
             contents.declarations.read(&key, value, &reader).map_err(refused)?;
             continue;
         }
+        if key == SCHEDULES {
+            contents.declarations.schedules = schedules::schedules(value).map_err(refused)?;
+            continue;
+        }
         let keys = || SETTINGS.iter().filter(|setting| setting.in_file()).map(|setting| setting.key);
         let Some(known) = keys().find(|known| *known == key) else {
-            let hint = match closest(&key, keys().chain(TABLES)) {
+            let hint = match closest(&key, keys().chain(TABLES).chain([SCHEDULES])) {
                 Some(closest) => format!("did you mean {closest}?"),
                 None => "`steadfast config` lists the settings there are".into(),
             };

@@ -170,6 +170,13 @@ rows! {
         &BuiltInNames { none: false },
         "built-in kinds whose jobs are accepted here and run by other workers",
     );
+    SYNC_SCHEDULES: Required<Choice<bool>> = required(
+        "sync_schedules",
+        "STEADFAST_SYNC_SCHEDULES",
+        "false",
+        SWITCH,
+        "make the schedules of the settings file those of the database at the start of api and worker, too; serve and migrate always do",
+    );
     LEASE_MS: Required<Millis> = required(
         "lease_ms",
         "STEADFAST_LEASE_MS",
