@@ -3,7 +3,7 @@
 //! A body is read within a timeout, a size and a memory budget, checked, then parsed. Whatever is wrong is refused in our
 //! own words.
 
-use axum::body::{Body, Bytes, HttpBody};
+use axum::body::{Body, Bytes};
 use axum::extract::{FromRequest, FromRequestParts, OptionalFromRequest, Path, Request};
 use axum::http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
 use axum::http::request::Parts;
@@ -156,12 +156,18 @@ impl<T: JsonRequest> FromRequest<Api> for JsonBody<T> {
 impl<T: JsonRequest> OptionalFromRequest<Api> for JsonBody<T> {
     type Rejection = Problem;
 
-    /// `None` if there is no body at all.
+    /// `None` if there is no body at all: one that is empty and says nothing of its type.
     async fn from_request(request: Request, api: &Api) -> Result<Option<Self>, Problem> {
-        if request.body().is_end_stream() {
-            return Ok(None);
+        if request.headers().contains_key(CONTENT_TYPE) {
+            return <Self as FromRequest<Api>>::from_request(request, api).await.map(Some);
         }
-        <Self as FromRequest<Api>>::from_request(request, api).await.map(Some)
+        // Some clients send an empty body in chunks: only reading it tells.
+        let mut body = request.into_body();
+        let first = timeout(api.limits.body_timeout, body.frame()).await;
+        match first.map_err(|_| Problem::new(Code::BodyTimeout, "send the whole body in time"))? {
+            None => Ok(None),
+            Some(_) => Err(wrong_content_type()),
+        }
     }
 }
 
@@ -172,7 +178,11 @@ fn is_json(headers: &HeaderMap) -> Result<(), Problem> {
     if essence.eq_ignore_ascii_case("application/json") {
         return Ok(());
     }
-    Err(Problem::new(Code::WrongContentType, "send the header content-type: application/json"))
+    Err(wrong_content_type())
+}
+
+fn wrong_content_type() -> Problem {
+    Problem::new(Code::WrongContentType, "send the header content-type: application/json")
 }
 
 /// Not compressed: what is read is what was sent, byte for byte.

@@ -267,9 +267,15 @@ impl Queue {
         if !batch.is_empty() {
             self.apply_ticks(batch, read.now, &mut pass).await?;
         }
+        let is_full = std::mem::take(&mut pass.has_more);
+        pass.has_more = is_full && !pass.ticks.is_empty();
         pass.next_in = next_wake_at.map(|at| at.duration_since(read.now).unsigned_abs().min(DAY));
         if next_wake_at.is_some_and(|at| at <= read.now) {
             pass.next_in = Some(std::time::Duration::ZERO);
+        }
+        if is_full && !pass.has_more {
+            // Others were first with all of them, or none can be ticked: there is more, but not at once.
+            pass.next_in = Some(SOON);
         }
         Ok(pass)
     }
@@ -358,6 +364,8 @@ impl Queue {
     }
 }
 
+/// 250 ms: a full batch of which nothing was this process's is no reason to ask again at once.
+const SOON: std::time::Duration = std::time::Duration::from_millis(250);
 /// A day: the ticker looks more often anyway.
 const DAY: std::time::Duration = std::time::Duration::from_secs(24 * 3600);
 

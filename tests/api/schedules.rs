@@ -233,6 +233,8 @@ async fn run_now_enqueues_and_a_tick_has_one_job(world: World) {
     let job = now.expect(201);
     assert_eq!(now.header("location"), Some(&*format!("/jobs/{}", job["id"].as_str().unwrap())));
     assert_eq!((&job["kind"], &job["status"]), (&json!("welcome"), &json!("queued")));
+    let untyped = server.call("POST", "/schedules/nightly/run").text("text/plain", "{}").send().await;
+    untyped.problem(415, "wrong_content_type");
     let tick = json!({"tick": "2026-03-29T01:00:00Z"});
     let made = server.post("/schedules/nightly/run", tick.clone()).await.expect(201);
     assert_eq!(made["payload"]["day"], "2026-03-29T03:00:00+02:00[Europe/Berlin]");

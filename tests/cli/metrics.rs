@@ -3,7 +3,7 @@
 use crate::support::postgres::Cluster;
 use crate::world::{Running, World, until};
 
-const PROMISED: [(&str, &str); 19] = [
+const PROMISED: [(&str, &str); 21] = [
     ("worker_jobs_started_total", "counter"),
     ("worker_jobs_completed_total", "counter"),
     ("worker_job_duration_seconds", "histogram"),
@@ -13,6 +13,8 @@ const PROMISED: [(&str, &str); 19] = [
     ("queue_oldest_ready_seconds", "gauge"),
     ("leases_expired_total", "counter"),
     ("leases_lost_total", "counter"),
+    ("schedule_ticks_total", "counter"),
+    ("schedule_lateness_seconds", "histogram"),
     ("store_operation_seconds", "histogram"),
     ("store_batch_size", "histogram"),
     ("http_requests_total", "counter"),

@@ -103,14 +103,14 @@ pub(crate) async fn a_tick_skips_while_the_last_job_waits_runs_retries_or_is_red
     assert_eq!(skip.reason, "still running");
     // Its worker has crashed: it is retried.
     world.reap().await;
-    assert_eq!(world.status(lease.job.id).await, Status::Retrying);
+    assert_eq!(world.status(lease.job().id).await, Status::Retrying);
     pass(world, &queue, HOUR).await;
     assert_eq!(world.everything().await.len(), 1, "it retries");
-    world.cancel(lease.job.id).await;
-    assert!(matches!(world.redrive(lease.job.id).await, Redriven::Queued(_)));
+    world.cancel(lease.job().id).await;
+    assert!(matches!(world.redrive(lease.job().id).await, Redriven::Queued(_)));
     pass(world, &queue, HOUR).await;
     assert_eq!(world.everything().await.len(), 1, "it was redriven");
-    world.cancel(lease.job.id).await;
+    world.cancel(lease.job().id).await;
     pass(world, &queue, HOUR).await;
     assert_eq!(world.everything().await.len(), 2);
     let counts = found(&queue).await.counts;
@@ -147,7 +147,7 @@ pub(crate) async fn a_held_tick_starts_once_the_job_has_finished(world: &impl Wo
     world.settle(&first, Outcome::Succeeded(None)).await;
     pass(world, &queue, SECOND).await;
     let second = world.claim_one().await;
-    assert_eq!(second.job.payload.as_str(), format!(r#"{{"at":"{held}"}}"#));
+    assert_eq!(second.job().payload.as_str(), format!(r#"{{"at":"{held}"}}"#));
     assert_eq!(found(&queue).await.held_tick, None);
 }
 
@@ -157,9 +157,9 @@ pub(crate) async fn the_rule_cancel_cancels_and_waits_for_the_end(world: &impl W
     pass(world, &queue, HOUR).await;
     let first = world.claim_one().await;
     pass(world, &queue, HOUR).await;
-    assert!(world.job(first.job.id).await.cancel_requested);
+    assert!(world.job(first.job().id).await.cancel_requested);
     assert_eq!(world.everything().await.len(), 1, "it has not stopped yet");
-    assert_eq!(world.cancel(first.job.id).await, Cancelled::Requested);
+    assert_eq!(world.cancel(first.job().id).await, Cancelled::Requested);
     world.settle(&first, Outcome::Cancelled).await;
     pass(world, &queue, SECOND).await;
     assert_eq!(world.everything().await.len(), 2);
@@ -280,7 +280,7 @@ pub(crate) async fn a_sync_makes_the_files_schedules_and_leaves_others_and_pause
     let a = queue.schedule_record(name("a")).await.unwrap().unwrap();
     assert_eq!((a.paused, a.revision), (true, 1));
     let taken = queue.sync_schedules(declared(&["a", "s"])).await.unwrap_err();
-    assert!(matches!(&taken, ScheduleError::NamesTaken { names } if *names == [name("s")]), "{taken}");
+    assert!(matches!(&taken, ScheduleError::NamesTaken { names, .. } if *names == [name("s")]), "{taken}");
     let declared = queue.put_schedule(name("a"), every_second(), ScheduleSource::Api, None).await.unwrap_err();
     assert!(matches!(declared, ScheduleError::Declared { .. }), "{declared}");
     let bad = ScheduledJob::new("unknown", Json::null());

@@ -49,7 +49,7 @@ impl ScheduleSpec {
     /// The pattern or interval in words.
     pub fn describe(&self) -> String {
         match &self.timing {
-            Timing::Cron(cron) => cron.cron.describe(),
+            Timing::Cron(cron) => cron.cron.describe().trim_end_matches('.').to_owned(),
             Timing::Every(interval) => match interval.every_ns % 1_000_000_000 {
                 0 => format!("Every {}", span((interval.every_ns / 1_000_000_000) as u64)),
                 _ => format!("Every {} ms", interval.every_ns / 1_000_000),

@@ -171,27 +171,24 @@ fn list(client: &Client, filter: &Filter, json: bool) -> Result<Exit> {
         print_line("no schedules");
         return Ok(Exit::Ok);
     }
-    let header = ["NAME", "WHEN", "KIND", "STATE", "NEXT", "LAST", "FIRED", "SKIPPED", "MISSED", "REFUSED", "NOTE"];
-    let mut table = Table::new(&header, &[0, 1, 2, 10]).dropping(&[10, 9, 8, 7, 5, 2]);
+    let header = ["NAME", "WHEN", "ZONE", "KIND", "STATE", "NEXT", "LAST", "FIRED", "NOTE"];
+    let mut table = Table::new(&header, &[0, 1, 2, 3, 8]).dropping(&[6, 3, 2]);
     for schedule in &schedules {
-        let count = |field: &str| schedule.pointer(&format!("/counts/{field}")).map_or(String::new(), Value::to_string);
-        let [fired, skipped, missed, refused] = ["fired", "skipped", "missed", "refused"].map(count);
+        let fired = schedule.pointer("/counts/fired").map_or(String::new(), Value::to_string);
+        let zone = schedule.get("cron").filter(|cron| cron.is_string()).map_or("–".into(), |_| text(schedule, "tz"));
         let kind = schedule.get("job").map_or_else(|| "–".into(), |job| text(job, "kind"));
         let (name, state, last) = (text(schedule, "name"), text(schedule, "state"), age(schedule, "last_tick_at"));
         let next = age(&json!({"at": schedule.pointer("/next_runs/0")}), "at");
-        let row = [name, when(schedule), kind, state, next, last, fired, skipped, missed, refused, note(schedule)];
-        table.row(row);
+        table.row([name, when(schedule), zone, kind, state, next, last, fired, note(schedule)]);
     }
     table.print();
     Ok(Exit::Ok)
 }
 
-/// `30 2 * * * Europe/Berlin`, or `every 15m`.
+/// `30 2 * * *`, or `every 15m`.
 fn when(schedule: &Value) -> String {
-    let zone = text(schedule, "tz");
     match (schedule.get("cron").and_then(Value::as_str), schedule.get("every_ms").and_then(Value::as_u64)) {
-        (Some(cron), _) if zone == "UTC" => escaped(cron),
-        (Some(cron), _) => format!("{} {zone}", escaped(cron)),
+        (Some(cron), _) => escaped(cron),
         (None, Some(ms)) => format!("every {}", span(ms)),
         (None, None) => "–".into(),
     }
@@ -204,15 +201,13 @@ fn span(ms: u64) -> String {
     unit.map_or_else(|| format!("{ms}ms"), |(size, unit)| format!("{}{unit}", ms / size))
 }
 
-/// What there is to say about a schedule: why it refused a job, or that a tick waits.
+/// What there is to say about a schedule: ticks that did not fire, why one was refused, that one waits.
 fn note(schedule: &Value) -> String {
-    if let Some(error) = schedule.get("last_error").and_then(Value::as_str) {
-        return escaped(error);
-    }
-    match schedule.get("held_tick") {
-        None | Some(Value::Null) => String::new(),
-        Some(_) => "a tick waits for the last job to finish".into(),
-    }
+    let count = |fate: &&str| schedule.pointer(&format!("/counts/{fate}")).and_then(Value::as_u64).filter(|n| *n > 0);
+    let counted = ["skipped", "missed", "refused"].iter().filter_map(|fate| Some(format!("{} {fate}", count(fate)?)));
+    let waits = schedule.get("held_tick").is_some_and(|tick| !tick.is_null()).then(|| "1 waits".to_owned());
+    let error = schedule.get("last_error").and_then(Value::as_str).map(escaped);
+    counted.chain(waits).chain(error).collect::<Vec<_>>().join(", ")
 }
 
 fn next_run(schedule: &Value) -> String {

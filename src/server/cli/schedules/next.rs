@@ -11,6 +11,7 @@ use super::args;
 use crate::job::limits::PREVIEW_MAX;
 use crate::job::schedule::{Run, ScheduledJob};
 use crate::job::{Json, ScheduleRefusal, ScheduleRequest, ScheduleSpec};
+use crate::server::cli::format::terminal_width;
 use crate::server::cli::table::Table;
 use crate::server::exit::{Exit, ExitError};
 use crate::server::stdio::{print_json, print_line};
@@ -52,15 +53,43 @@ impl Next {
             return Ok(Exit::Ok);
         }
         print_line(&format!("{} ({zone})", spec.describe()));
-        let mut table = Table::new(&["LOCAL", "UTC", "NOTE"], &[2]);
+        let mut table = Table::new(&["LOCAL", "UTC", "NOTE"], &[]);
+        let mut notes = Vec::new();
         for Run { at, local, note, .. } in &runs {
+            if let Some(note) = note {
+                notes.push(format!("{}) {note}", notes.len() + 1));
+            }
+            let number = note.as_ref().map_or(String::new(), |_| format!("{})", notes.len()));
             // The zone stands above.
             let local = local.split('[').next().unwrap_or_default().replacen('T', " ", 1);
-            table.row([local, at.to_string(), note.clone().unwrap_or_default()]);
+            table.row([local, at.to_string(), number]);
         }
         table.print();
+        notes.iter().for_each(|note| print_line(&wrapped(note)));
         Ok(Exit::Ok)
     }
+}
+
+/// Broken between words, so that it fits the terminal.
+fn wrapped(text: &str) -> String {
+    let room = terminal_width().unwrap_or(usize::MAX);
+    let (mut wrapped, mut taken) = (String::new(), 0);
+    for word in text.split(' ') {
+        let length = word.chars().count();
+        match taken {
+            0 => taken = length,
+            _ if taken.saturating_add(length + 1) > room => {
+                wrapped.push_str("\n   ");
+                taken = length + 3;
+            }
+            _ => {
+                wrapped.push(' ');
+                taken += length + 1;
+            }
+        }
+        wrapped.push_str(word);
+    }
+    wrapped
 }
 
 fn usage(refusal: &ScheduleRefusal, is_a_name: bool) -> ExitError {
