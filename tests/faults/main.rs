@@ -47,6 +47,7 @@ mod proxy;
 mod remote;
 mod root;
 mod scale;
+mod schedules;
 mod shutdown;
 mod sqlite_file;
 mod stage;
