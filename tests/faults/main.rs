@@ -47,6 +47,7 @@ mod proxy;
 mod remote;
 mod root;
 mod scale;
+mod schedule_site;
 mod schedules;
 mod shutdown;
 mod sqlite_file;
