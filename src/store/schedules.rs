@@ -99,7 +99,6 @@ impl PutSchedule {
 
 /// Answer of [`put_schedule`](ScheduleStore::put_schedule).
 #[derive(Debug, Clone, PartialEq)]
-#[expect(clippy::large_enum_variant, reason = "the common variants are the large ones")]
 #[non_exhaustive]
 pub enum SchedulePut {
     /// It is new.

@@ -25,8 +25,10 @@ use crate::support::postgres::{CLOCK, Cluster, TestDatabase};
 use crate::work::{checked, claim};
 
 /// What takes a database that no release has made yet back to an earlier version.
-const TAKE_BACK: [(usize, &str); 1] =
-    [(1, "DROP TABLE tokens, had_token; DELETE FROM steadfast_migrations WHERE version > 1")];
+const TAKE_BACK: [(usize, &str); 2] = [
+    (2, "DROP TABLE schedule_ticks, schedules; DELETE FROM steadfast_migrations WHERE version > 2"),
+    (1, "DROP TABLE tokens, had_token; DELETE FROM steadfast_migrations WHERE version > 1"),
+];
 
 /// Half an hour: how far in the future what is not due yet is.
 const LATER: Duration = Duration::from_secs(30 * 60);

@@ -125,7 +125,7 @@ impl ScheduleSpec {
             None => TimeZone::UTC,
         };
         let timing = match (&request.cron, request.every_ms) {
-            (Some(pattern), None) => Timing::Cron(cron(pattern, zone.clone())?),
+            (Some(pattern), None) => Timing::Cron(Box::new(cron(pattern, zone.clone())?)),
             (None, Some(ms)) => {
                 let every = within("every_ms", Some(ms), ms_range(EVERY_MIN, SCHEDULE_HORIZON))?.unwrap_or(ms);
                 // Stores keep microseconds.

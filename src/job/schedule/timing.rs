@@ -17,7 +17,7 @@ use jiff::{SignedDuration, Timestamp};
 /// When a schedule fires.
 #[derive(Debug, Clone)]
 pub(super) enum Timing {
-    Cron(CronTiming),
+    Cron(Box<CronTiming>),
     Every(Interval),
 }
 
