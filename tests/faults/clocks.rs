@@ -25,7 +25,7 @@ fn libfaketime() -> PathBuf {
 }
 
 /// A server that takes its time of day from a file that says how wrong it is, like `+600s`.
-fn serve_lied_to(world: &World, lie: &Path, role: &str, variables: &[(&str, &str)]) -> Running {
+pub(crate) fn serve_lied_to(world: &World, lie: &Path, role: &str, variables: &[(&str, &str)]) -> Running {
     let mut command = world.steadfast();
     command.arg(role).env("API_BIND_ADDR", "127.0.0.1:0").env("STEADFAST_EXECUTOR", "none");
     command.env("STEADFAST_REAP_INTERVAL_MS", "50").envs(variables.iter().copied());
@@ -35,24 +35,24 @@ fn serve_lied_to(world: &World, lie: &Path, role: &str, variables: &[(&str, &str
 }
 
 /// A clock that is wrong by this from now on. Renamed into place, so that nobody reads half of it.
-fn lie(world: &World, name: &str, by: &str) -> PathBuf {
+pub(crate) fn lie(world: &World, name: &str, by: &str) -> PathBuf {
     let (fresh, path) = (world.path("fresh"), world.path(name));
     std::fs::write(&fresh, by).unwrap();
     std::fs::rename(&fresh, &path).unwrap();
     path
 }
 
-fn call(server: &Running, path: &str, body: &Value) -> Value {
+pub(crate) fn call(server: &Running, path: &str, body: &Value) -> Value {
     let answer = post(&agent(), &format!("{}{path}", server.url), body).expect("an answer");
     assert!(answer.status < 300, "{path}: {answer:?}");
     answer.body
 }
 
-fn time(value: &Value) -> Timestamp {
+pub(crate) fn time(value: &Value) -> Timestamp {
     value.as_str().expect("a time").parse().unwrap()
 }
 
-fn leases(server: &Running, max: usize, lease_ms: u64) -> Vec<Value> {
+pub(crate) fn leases(server: &Running, max: usize, lease_ms: u64) -> Vec<Value> {
     let body = json!({"worker": "w", "max": max, "lease_ms": lease_ms});
     call(server, "/leases", &body)["leases"].as_array().unwrap().clone()
 }

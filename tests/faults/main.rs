@@ -47,6 +47,8 @@ mod proxy;
 mod remote;
 mod root;
 mod scale;
+mod schedule_site;
+mod schedules;
 mod shutdown;
 mod sqlite_file;
 mod stage;

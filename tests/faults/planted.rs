@@ -177,6 +177,21 @@ planted_bugs! {
         "an internal service was reached by its address";
     a_redirect_that_is_followed_is_caught: RedirectFollowed,
         "outbound::s18_a_redirect_is_an_answer_and_nobody_goes_there", "a redirect was followed";
+    ticks_that_are_passed_over_are_caught_on_sqlite: NextFromNow,
+        "schedules::f44_the_only_process_killed_between_due_and_tick_loses_no_tick_and_doubles_none_on_sqlite",
+        "ticks without a job";
+    ticks_that_are_passed_over_are_caught_on_postgresql: NextFromNow,
+        "schedules::f44_the_only_process_killed_between_due_and_tick_loses_no_tick_and_doubles_none_on_postgresql",
+        "ticks without a job";
+    ticks_that_share_a_key_are_caught: TickKeyWithoutTick,
+        "schedules::f44_one_process_makes_one_job_of_each_tick_and_passes_over_none_on_sqlite", "ticks without a job";
+    missed_ticks_made_up_for_without_end_are_caught: CatchUpUnbounded,
+        "schedules::f44_a_night_without_a_server_is_made_up_for_as_declared_and_no_further_on_sqlite",
+        "jobs for the ticks";
+    jobs_of_a_schedule_that_overlap_are_caught_on_sqlite: OverlapUnseen,
+        "schedules::f44_no_schedule_but_one_that_allows_it_has_two_unfinished_jobs_on_sqlite", "unfinished at once";
+    jobs_of_a_schedule_that_overlap_are_caught_on_postgresql: OverlapUnseen,
+        "schedules::f44_no_schedule_but_one_that_allows_it_has_two_unfinished_jobs_on_postgresql", "unfinished at once";
 }
 
 #[track_caller]
