@@ -229,6 +229,18 @@ pub(crate) async fn a_tick_that_is_asked_for_runs_once_however_often(world: &imp
     assert_eq!(found(&queue).await.counts.fired, 2);
 }
 
+pub(crate) async fn a_tick_that_a_person_has_run_is_not_recorded_as_missed_later(world: &impl World) {
+    let queue = open(world).await;
+    let first = put(&queue, hourly().catch_up(CatchUp::Skip)).await.next_at.unwrap();
+    world.advance(5 * HOUR + Duration::from_secs(300)).await;
+    let run = queue.run_schedule(name("s"), Some(first)).await.unwrap();
+    queue.tick_due_schedules().await.unwrap();
+    let ticks = queue.schedule_ticks(ListTicks::new(name("s"))).await.unwrap().unwrap();
+    let told: Vec<_> = ticks.iter().map(|tick| (tick.fate, tick.job_id)).collect();
+    assert_eq!(told[..4], [(TickFate::Missed, None); 4]);
+    assert_eq!(told[4..], [(TickFate::Fired, Some(run.job.id))]);
+}
+
 pub(crate) async fn a_schedule_ends_and_its_deletion_leaves_its_jobs(world: &impl World) {
     let queue = open(world).await;
     let end = world.now().await + HOUR;

@@ -233,6 +233,7 @@ macro_rules! conformance_suite {
                 what_falls_into_a_pause_is_not_missed,
                 an_edit_names_the_revision_it_changes_and_does_what_is_due_first,
                 a_tick_that_is_asked_for_runs_once_however_often,
+                a_tick_that_a_person_has_run_is_not_recorded_as_missed_later,
                 a_schedule_ends_and_its_deletion_leaves_its_jobs,
                 one_schedule_that_cannot_be_stored_does_not_stop_the_others,
                 a_job_that_its_kind_refuses_is_counted_and_the_schedule_goes_on,

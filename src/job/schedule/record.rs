@@ -107,6 +107,26 @@ pub struct ScheduleRecord {
 }
 
 impl ScheduleRecord {
+    /// Whether it fires.
+    pub fn state(&self) -> ScheduleState {
+        match () {
+            () if self.paused => ScheduleState::Paused,
+            () if self.next_at.is_none() && self.held_tick.is_none() => ScheduleState::Ended,
+            () => ScheduleState::Active,
+        }
+    }
+
+    /// The next runs, at most `count`; none while it is paused or ended.
+    pub fn next_runs(&self, count: usize) -> Vec<Timestamp> {
+        let Ok(spec) = &self.spec else { return Vec::new() };
+        let runs = std::iter::successors(self.next_at, |tick| spec.next(*tick));
+        runs.take(count).collect()
+    }
+}
+
+/// What stores write.
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+impl ScheduleRecord {
     /// A new schedule, from its first tick after `now`.
     pub(crate) fn new(name: ScheduleName, spec: ScheduleSpec, source: ScheduleSource, now: Timestamp) -> Self {
         let paused = spec.request().paused.unwrap_or(false);
@@ -126,22 +146,6 @@ impl ScheduleRecord {
             created_at: now,
             updated_at: now,
         }
-    }
-
-    /// Whether it fires.
-    pub fn state(&self) -> ScheduleState {
-        match () {
-            () if self.paused => ScheduleState::Paused,
-            () if self.next_at.is_none() && self.held_tick.is_none() => ScheduleState::Ended,
-            () => ScheduleState::Active,
-        }
-    }
-
-    /// The next runs, at most `count`; none while it is paused or ended.
-    pub fn next_runs(&self, count: usize) -> Vec<Timestamp> {
-        let Ok(spec) = &self.spec else { return Vec::new() };
-        let runs = std::iter::successors(self.next_at, |tick| spec.next(*tick));
-        runs.take(count).collect()
     }
 
     /// Whether a tick is due and not done yet.

@@ -107,6 +107,7 @@ impl ScheduleSpec {
     }
 
     /// Reads what [`stored_text`](Self::stored_text) wrote; an error says why it cannot be read.
+    #[cfg(any(feature = "postgres", feature = "sqlite"))]
     pub(crate) fn from_stored(text: &str) -> Result<Self, String> {
         let request = serde_json::from_str(text).map_err(|error| format!("its spec cannot be read: {error}"))?;
         Self::compiled(request).map_err(|error| error.to_string())

@@ -82,7 +82,9 @@ INSERT INTO SCHEMA.schedule_ticks AS k (name, tick, fate, job_id, at, reason)
 SELECT t.* FROM unnest($1::text[], $2::timestamptz[], $3::text[], $4::uuid[], $5::timestamptz[], $6::text[])
                     AS t(name, tick, fate, job_id, at, reason)
 ON CONFLICT (name, tick) DO UPDATE
-SET fate = excluded.fate, job_id = excluded.job_id, at = excluded.at, reason = excluded.reason";
+SET fate = excluded.fate, job_id = excluded.job_id, at = excluded.at, reason = excluded.reason
+-- A tick that has its job keeps it, also if the clock comes by it again.
+WHERE k.fate <> 'fired' OR excluded.fate = 'fired'";
 
 pub(super) const TRIM_TICKS: &str = "\
 -- trim_ticks: keeps the newest of each schedule

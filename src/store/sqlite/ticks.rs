@@ -137,7 +137,8 @@ pub(super) fn record_ticks(tx: &Tx<'_>, name: &ScheduleName, records: &[TickReco
     let mut statement = tx.statement(
         "INSERT INTO schedule_ticks (name, tick, fate, job_id, at, reason) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
          ON CONFLICT (name, tick) DO UPDATE
-         SET fate = excluded.fate, job_id = excluded.job_id, at = excluded.at, reason = excluded.reason",
+         SET fate = excluded.fate, job_id = excluded.job_id, at = excluded.at, reason = excluded.reason
+         WHERE schedule_ticks.fate <> 'fired' OR excluded.fate = 'fired'",
     )?;
     for record in records {
         statement.execute(params![
