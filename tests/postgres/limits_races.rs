@@ -24,7 +24,7 @@ async fn eight_claimers_with_random_ends_never_exceed_a_limit_and_end_at_zero() 
     let kind = KindDefinition::any(Kind::new("welcome").unwrap()).concurrency(LIMITS[1] as u32);
     store.put_kind(PutKind::new(kind)).await.unwrap();
     let groups = [None, Some("a"), Some("b"), Some("c")];
-    let jobs: Vec<_> = (0..600)
+    let jobs: Vec<_> = (0..300)
         .map(|n| match groups[n % 4] {
             Some(group) => request("mail").group_key(group),
             None => request("mail"),
@@ -83,7 +83,7 @@ async fn eight_claimers_with_random_ends_never_exceed_a_limit_and_end_at_zero() 
             .execute("UPDATE lease_checks SET at = now() - interval '1 s' WHERE at > now() + interval '1 minute'", &[])
             .await
             .unwrap();
-        finished.load(Ordering::Relaxed) >= 590
+        finished.load(Ordering::Relaxed) >= 290
     })
     .await;
     stop.store(true, Ordering::Relaxed);

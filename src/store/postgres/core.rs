@@ -50,7 +50,7 @@ impl Core {
             heartbeats: Pool::new(&connector.on_a_thread_of_its_own()?, settings, 1),
             sql: Sql::new(&settings.schema),
             lanes: Lanes::new(settings.low_water_marks, notifier.wake().listen()),
-            groups: GroupLanes::default(),
+            groups: GroupLanes::new(notifier.wake().listen()),
             checks: LeaseChecks::default(),
             change_mark: ChangeMark::new(settings.low_water_marks),
             notifier,

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use super::lanes::{Lane, Position, SLICE};
 use super::timestamp::PgTimestamp;
-use crate::store::Claim;
 use crate::store::turns::{Turns, Unit};
+use crate::store::{Claim, WakeListener};
 
 /// 10,000 lanes of each kind, a few MB: what a process remembers at most.
 const REMEMBERED_MAX: usize = 10_000;
@@ -108,8 +108,11 @@ impl AskedGroup {
 }
 
 /// The lanes this process knows of.
-#[derive(Default)]
-pub(super) struct GroupLanes(Mutex<State>);
+pub(super) struct GroupLanes {
+    state: Mutex<State>,
+    /// Tells when there may be work: a lease that ended elsewhere has left room.
+    announced: Mutex<WakeListener>,
+}
 
 #[derive(Default)]
 struct State {
@@ -128,6 +131,11 @@ struct State {
 }
 
 impl GroupLanes {
+    /// `announced` tells when there may be work.
+    pub(super) fn new(announced: WakeListener) -> Self {
+        Self { state: Mutex::default(), announced: Mutex::new(announced) }
+    }
+
     /// A job waits there now, by this process.
     pub(super) fn lower(&self, lane: &Lane, group: &str, position: Position, wait: Duration) {
         let mut state = self.lock();
@@ -240,6 +248,10 @@ impl GroupLanes {
 
     /// The lanes of groups to claim from: of each priority from the top, those whose turn is next.
     pub(super) fn choose(&self, claim: &Claim) -> Vec<AskedGroup> {
+        let is_announced = self.announced.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).has_woken();
+        if is_announced {
+            self.wake_held();
+        }
         let state = self.lock();
         let now = Instant::now();
         let awake = |known: &KnownLane| known.asleep_until.is_none_or(|until| until <= now);
@@ -366,7 +378,7 @@ impl GroupLanes {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+        self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 }
 
