@@ -226,6 +226,7 @@ fn finish(
     }
     let short = !claim.is_full(started.len(), || payload_bytes(&started));
     let (mut is_empty, mut emptied, mut reached) = (true, Vec::new(), Vec::new());
+    let mut is_forgotten = false;
     for (nth, (lane, _)) in lanes.ungrouped.iter().enumerate() {
         let claimed = taken.get(&nth).copied();
         reached.extend(claimed.map(|(_, position)| LanePosition(lane.clone(), position, Duration::ZERO)));
@@ -235,21 +236,22 @@ fn finish(
             {
                 emptied.push(lane);
             }
-            Some(note) if note.room == 0 && note.is_known => gathered.look_again_in(note.wait),
+            // Locked, or its row of usage is not there: the limit is new.
+            Some(note) if !note.is_known => (is_empty, is_forgotten) = (false, is_forgotten || asked.waited),
+            Some(note) if note.room == 0 => gathered.look_again_in(note.wait),
             Some(_) => is_empty = false,
             None => (),
         }
     }
     core.lanes.emptied(generation, emptied.into_iter());
     core.lanes.claimed(generation, reached.into_iter(), short);
-    let mut is_forgotten = false;
     for (nth, group) in lanes.groups.iter().enumerate() {
         let claimed = taken.get(&(lanes.ungrouped.len() + nth)).copied();
         if let Some((_, position)) = claimed {
             core.groups.claimed(of_groups, group, position);
         }
         match notes.get(&(lanes.ungrouped.len() + nth)) {
-            Some(note) if !note.is_known => (is_empty, is_forgotten) = (false, asked.waited),
+            Some(note) if !note.is_known => (is_empty, is_forgotten) = (false, is_forgotten || asked.waited),
             Some(note) if note.room == 0 => core.groups.held(of_groups, group, note.wait.max(Duration::from_millis(1))),
             Some(_) if group.lane.is_none() => core.groups.held(of_groups, group, HELD_WAIT),
             Some(note) if note.found < note.room && note.found == claimed.map_or(0, |c| c.0 as i64) => {
