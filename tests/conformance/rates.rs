@@ -62,7 +62,7 @@ pub(crate) async fn a_rate_is_used_to_95_percent_and_never_exceeded_in_any_windo
     for (n, from) in starts.iter().enumerate() {
         for (m, at) in starts.iter().enumerate().skip(n) {
             let allowed = u64::from(rate.burst) + (at - from) / step_ms;
-            assert!((m - n) as u64 < allowed, "{} starts in {} ms", m - n + 1, at - from);
+            assert!(((m - n) as u64) < allowed, "{} starts in {} ms", m - n + 1, at - from);
         }
     }
 }
