@@ -58,12 +58,12 @@ fn one_group() -> impl Strategy<Value = GroupSettings> {
 
 pub(crate) fn options() -> impl Strategy<Value = Options> {
     let start_within = option::weighted(0.15, select(vec![1, 500, 1_000, 10_000, 3_600_000]));
-    (option::weighted(0.6, 0..GROUPS), option::weighted(0.3, 1..=4_u32), start_within, option::weighted(0.25, unique()))
+    (option::weighted(0.6, 0..GROUPS), option::weighted(0.3, 1..=4_u32), start_within, option::weighted(0.4, unique()))
 }
 
 fn unique() -> impl Strategy<Value = Unique> {
     let while_ = select(vec![UniqueWhile::Waiting, UniqueWhile::Unfinished]);
-    (0..3_u8, while_, 0..4_u8, select(vec![1, 1_000, 30_000])).prop_map(|(key, while_, how, ms)| Unique {
+    (0..2_u8, while_, 0..4_u8, select(vec![1, 1_000, 30_000])).prop_map(|(key, while_, how, ms)| Unique {
         key,
         while_,
         on_conflict: if how < 2 { OnConflict::Keep } else { OnConflict::Replace },
@@ -80,12 +80,14 @@ pub(crate) fn with_options(jobs: Vec<New>, options: Vec<Options>) -> Step {
             Start::At(ms) | Start::After(ms) => ms,
             Start::Now | Start::Before(_) => 0,
         };
-        let is_keyed = job.key.is_some();
+        let unique = unique.filter(|_| n == 0 && job.key.is_none());
         New {
+            // Keys of different kinds are different; most should meet.
+            kind: if unique.is_some() { job.kind % 2 } else { job.kind },
             group,
             cost,
             start_within: start_within.filter(|within| *within > delay),
-            unique: unique.filter(|_| n == 0 && !is_keyed),
+            unique,
             ..job
         }
     });
