@@ -86,6 +86,9 @@ fn definition(kind: Kind, declared: KindDeclaration) -> Result<KindDefinition, P
             timeout_ms: within("timeout_ms", declared.timeout_ms, 1..=timeout_max_ms)?.map(|ms| ms as u64),
             retry: declared.retry.map(retry).transpose()?,
         },
+        concurrency: None,
+        rate: None,
+        hidden: Vec::new(),
     })
 }
 

@@ -66,6 +66,11 @@ impl JobSubmission {
             delay_ms: number(self.delay_ms),
             timeout_ms: number(self.timeout_ms),
             idempotency_key: key.or(self.idempotency_key),
+            group_key: None,
+            cost: None,
+            start_by: None,
+            start_within_ms: None,
+            unique: None,
         })
     }
 }

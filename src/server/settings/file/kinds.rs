@@ -41,6 +41,9 @@ impl KindKeys {
                 timeout_ms: self.timeout_ms,
                 retry: self.retry,
             },
+            concurrency: None,
+            rate: None,
+            hidden: Vec::new(),
         })
     }
 }
