@@ -28,12 +28,13 @@ impl Held {
             let group = job.group_key.as_ref().map_or(String::new(), |key| key.to_string());
             held.insert(job.id, (job.queue.to_string(), job.kind.to_string(), group));
         }
-        let most = |of: fn(&(String, String, String)) -> String| {
+        let most = |of: fn(&(String, String, String)) -> Option<String>| {
             let mut counts: HashMap<String, u32> = HashMap::new();
-            held.values().for_each(|scopes| *counts.entry(of(scopes)).or_default() += 1);
+            held.values().filter_map(of).for_each(|name| *counts.entry(name).or_default() += 1);
             counts.into_iter().max_by_key(|(_, count)| *count).unwrap_or_default()
         };
-        let counted = [most(|all| all.0.clone()), most(|all| all.1.clone()), most(|all| format!("{}/{}", all.0, all.2))];
+        let in_group = |all: &(String, String, String)| (!all.2.is_empty()).then(|| format!("{}/{}", all.0, all.2));
+        let counted = [most(|all| Some(all.0.clone())), most(|all| Some(all.1.clone())), most(in_group)];
         for ((name, count), limit) in counted.into_iter().zip([limits.queue, limits.kind, limits.group]) {
             assert!(count <= limit, "over the limit: {count} leases of {name:?}, {limit} are allowed");
         }

@@ -3,8 +3,9 @@
 
 use steadfast::job::limits::SETTINGS_MAX;
 use steadfast::job::{GroupDefaults, GroupOrder, GroupSettings, Outcome, QueueSettings, Rate, Status};
-use steadfast::store::{LimitsRequest, SettingsPut, Settled};
+use steadfast::store::{LimitsRequest, PutQueue, SettingsPut, Settled};
 
+use crate::concurrency::together;
 use crate::limit_phrases::*;
 use crate::phrases::*;
 use crate::world::World;
@@ -269,9 +270,18 @@ pub(crate) async fn groups_are_listed_by_key_page_by_page_each_once(world: &impl
 pub(crate) async fn one_more_queue_with_settings_than_may_be_is_refused_and_those_there_are_can_be_changed(
     world: &impl World,
 ) {
-    for n in 0..SETTINGS_MAX {
-        assert_eq!(world.set_queue(&format!("q{n}"), leases_of_queue(1)).await, SettingsPut::New);
-    }
+    let store = world.store();
+    let callers = 50;
+    together(callers, |caller| {
+        let store = store.clone();
+        async move {
+            for n in (caller..SETTINGS_MAX).step_by(callers) {
+                let put = PutQueue::new(queue(&format!("q{n}")), leases_of_queue(1));
+                assert_eq!(store.put_queue(put).await.unwrap(), SettingsPut::New);
+            }
+        }
+    })
+    .await;
     assert_eq!(world.set_queue("one_more", leases_of_queue(1)).await, SettingsPut::TooMany);
     assert_eq!(world.set_queue("q0", leases_of_queue(2)).await, SettingsPut::Changed);
     assert_eq!(world.store().queue(queue("one_more")).await.unwrap().settings, None);

@@ -162,12 +162,13 @@ impl Model {
         !self.limits.unseen[n].strict || !self.jobs.iter().enumerate().any(comes_first)
     }
 
-    /// Whether a claim with room must return it: nothing that its rates do not let start yet may be in front of it.
+    /// Whether a claim with room must return it: nothing that its rates do not let start yet may be in front of it, or have
+    /// been, because a store may remember for how long such a one has to wait.
     fn must_start(&self, n: usize) -> bool {
         let Some(job) = &self.jobs[n] else { return false };
         let holds_up = |scope: Scope| {
-            let others = self.jobs.iter().flatten().filter(|other| Self::waits(other) && Self::is_in(other, scope));
-            others.into_iter().any(|other| !self.rate_admits(scope, Self::cost(other)))
+            let mut others = self.jobs.iter().flatten().filter(|other| Self::is_in(other, scope));
+            others.any(|other| !self.rate_admits(scope, Self::cost(other)))
         };
         self.may_start(n) && !Self::scopes(job).any(holds_up)
     }

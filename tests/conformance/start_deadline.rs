@@ -26,7 +26,7 @@ pub(crate) async fn a_job_that_is_claimed_too_late_is_cancelled_and_not_started(
 pub(crate) async fn a_job_that_starts_in_time_may_run_and_retry_past_its_deadline(world: &impl World) {
     let start_by = world.now().await + SECOND;
     let lease = world.running(job("welcome").start_by(start_by)).await;
-    world.advance(MINUTE).await;
+    world.advance(10 * SECOND).await;
     world.reap().await;
     world.end(&lease, failed_retry_after(std::time::Duration::ZERO)).await;
     world.reap().await;
