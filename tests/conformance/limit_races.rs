@@ -33,7 +33,8 @@ impl Held {
             held.values().for_each(|scopes| *counts.entry(of(scopes)).or_default() += 1);
             counts.into_iter().max_by_key(|(_, count)| *count).unwrap_or_default()
         };
-        let counted = [most(|all| all.0.clone()), most(|all| all.1.clone()), most(|all| format!("{}/{}", all.0, all.2))];
+        let counted =
+            [most(|all| all.0.clone()), most(|all| all.1.clone()), most(|all| format!("{}/{}", all.0, all.2))];
         for ((name, count), limit) in counted.into_iter().zip([limits.queue, limits.kind, limits.group]) {
             assert!(count <= limit, "over the limit: {count} leases of {name:?}, {limit} are allowed");
         }
