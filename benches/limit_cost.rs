@@ -104,7 +104,12 @@ fn quantile(figures: &mut [f64], part: f64) -> f64 {
 async fn drain(cluster: Option<&Cluster>, count: usize) {
     let limited = QueueSettings::default().concurrency(100_000);
     let groups = QueueSettings::default().groups(GroupDefaults::default().concurrency(10_000));
-    let cases = [("plain", None, 0), ("queue limit", Some(limited), 0), ("100 groups", None, 100), ("100 limited groups", Some(groups), 100)];
+    let cases = [
+        ("plain", None, 0),
+        ("queue limit", Some(limited), 0),
+        ("100 groups", None, 100),
+        ("100 limited groups", Some(groups), 100),
+    ];
     let mut homes = Vec::new();
     for (_, settings, _) in cases {
         let home = Home::new(cluster).await;
@@ -145,7 +150,11 @@ async fn blocked(cluster: Option<&Cluster>, most: usize) {
             assert!(leases.len() == 1 || in_front == 0, "nothing was claimed behind {in_front}");
             home.settle(&leases).await;
         }
-        println!("blocked {in_front:9} in front: claim {:7.0} µs p50, {:7.0} p99", median(times.clone()), quantile(&mut times, 0.99));
+        println!(
+            "blocked {in_front:9} in front: claim {:7.0} µs p50, {:7.0} p99",
+            median(times.clone()),
+            quantile(&mut times, 0.99)
+        );
     }
 }
 
@@ -161,7 +170,11 @@ async fn held(cluster: &Cluster, round: usize) {
         rates.push(home.drain(round).await);
     }
     let told: Vec<_> = rates.iter().map(|rate| format!("{rate:.0}")).collect();
-    println!("held, limited: {} jobs/s; last five {:.2} × the first", told.join(" "), median(rates[15..].to_vec()) / rates[0]);
+    println!(
+        "held, limited: {} jobs/s; last five {:.2} × the first",
+        told.join(" "),
+        median(rates[15..].to_vec()) / rates[0]
+    );
 }
 
 /// How long jobs of 99 tenants wait while claims keep up, with and without a flood of the hundredth.
@@ -209,7 +222,10 @@ async fn rate(cluster: Option<&Cluster>) {
             }
         }
         let allowed = f64::from(burst) + f64::from(limit) * began.elapsed().as_secs_f64();
-        println!("rate {limit:5}/s burst {burst:4}: {starts} starts, {:.1} % of what is allowed", starts as f64 * 100.0 / allowed);
+        println!(
+            "rate {limit:5}/s burst {burst:4}: {starts} starts, {:.1} % of what is allowed",
+            starts as f64 * 100.0 / allowed
+        );
     }
 }
 
@@ -222,7 +238,8 @@ async fn main() {
         Some("postgres") => Some(Cluster::start(&[]).await),
         other => panic!("which store? postgres or sqlite, not {other:?}"),
     };
-    let named = ["drain", "blocked", "held", "fair", "rate"].iter().find(|case| arguments.iter().any(|word| word == *case));
+    let named =
+        ["drain", "blocked", "held", "fair", "rate"].iter().find(|case| arguments.iter().any(|word| word == *case));
     let wanted = |case: &str| named.is_none_or(|named| *named == case);
     let many = |count: f64| (count * scale) as usize;
     let cluster = cluster.as_ref();

@@ -87,7 +87,10 @@ pub(crate) async fn a_higher_priority_goes_first_across_groups(world: &impl Worl
 pub(crate) async fn within_a_group_the_order_is_priority_then_run_at_then_age(world: &impl World) {
     let mut expected = Vec::new();
     for priority in [5, 0] {
-        let (a, b) = (world.enqueue(in_group("a").priority(priority)).await, world.enqueue(in_group("a").priority(priority)).await);
+        let (a, b) = (
+            world.enqueue(in_group("a").priority(priority)).await,
+            world.enqueue(in_group("a").priority(priority)).await,
+        );
         expected.extend([a.id, b.id]);
     }
     let mut claimed = Vec::new();

@@ -4,8 +4,8 @@
 //! a matter of speed.
 
 use steadfast::job::{
-    Explanation, GroupDefaults, GroupKey, GroupOrder, GroupSettings, HeldCode, JobId, JobRequest, KindDefinition, Lease,
-    LimitFact, LimitScope, QueueSettings, Rate, explain,
+    Explanation, GroupDefaults, GroupKey, GroupOrder, GroupSettings, HeldCode, JobId, JobRequest, KindDefinition,
+    Lease, LimitFact, LimitScope, QueueSettings, Rate, explain,
 };
 use steadfast::store::{DeleteGroup, LimitsRequest, PutGroup, PutKind, PutQueue, SettingsPut};
 

@@ -1,7 +1,9 @@
 //! Takes the steps that have to do with limits, and holds what the store tells of them against the model: how much of each
 //! limit is used, and what may start.
 
-use steadfast::job::{self, GroupKey, GroupSettings, KindDefaults, KindDefinition, LimitScope, QueueSettings, Status, explain};
+use steadfast::job::{
+    self, GroupKey, GroupSettings, KindDefaults, KindDefinition, LimitScope, QueueSettings, Status, explain,
+};
 use steadfast::store::{DeleteGroup, LimitsRequest, PutGroup, PutKind, PutQueue, StoreError};
 
 use crate::model::Model;
@@ -94,7 +96,10 @@ impl<W: World> Taker<W> {
             let (told, may_start) = (explain(&facts), model.may_start(n));
             if told.startable != may_start {
                 let word = if may_start { "may" } else { "may not" };
-                return Ok(Err(format!("job {n} {word} start, and the store explains: {}: {facts:?}\nof {job:?}", told.says)));
+                return Ok(Err(format!(
+                    "job {n} {word} start, and the store explains: {}: {facts:?}\nof {job:?}",
+                    told.says
+                )));
             }
         }
         Ok(Ok(()))

@@ -276,13 +276,15 @@ impl Model {
         }
         let unseen = &mut self.limits.unseen[n];
         unseen.has_started = true;
-        let until_start = job.unique.is_some_and(|unique| unique.while_ == UniqueWhile::Waiting && unique.for_ms.is_none());
+        let until_start =
+            job.unique.is_some_and(|unique| unique.while_ == UniqueWhile::Waiting && unique.for_ms.is_none());
         unseen.has_key &= !until_start;
     }
 
     /// Its key is free, unless it has it for a time.
     pub(crate) fn free_key(&mut self, n: usize) {
-        let for_a_time = self.jobs[n].as_ref().is_some_and(|job| job.unique.is_some_and(|unique| unique.for_ms.is_some()));
+        let for_a_time =
+            self.jobs[n].as_ref().is_some_and(|job| job.unique.is_some_and(|unique| unique.for_ms.is_some()));
         self.limits.unseen[n].has_key &= for_a_time;
     }
 

@@ -162,8 +162,13 @@ pub(crate) async fn a_store_and_the_rule_agree_to_the_microsecond(world: &impl W
         let allowed = rate.admits(cost, rate.available(tat, now));
         let claimed = world.claim_up_to(1).await;
         // Rounding to whole microseconds may cost one.
-        let on_the_edge = rate.admits(cost, rate.available(tat, now + 2)) != rate.admits(cost, rate.available(tat, now - 2));
-        assert!(on_the_edge || allowed == !claimed.is_empty(), "round {round}: cost {cost}, {:?} left", rate.available(tat, now));
+        let on_the_edge =
+            rate.admits(cost, rate.available(tat, now + 2)) != rate.admits(cost, rate.available(tat, now - 2));
+        assert!(
+            on_the_edge || allowed == !claimed.is_empty(),
+            "round {round}: cost {cost}, {:?} left",
+            rate.available(tat, now)
+        );
         if claimed.is_empty() {
             // It starts when the rule says so, to the microsecond that rounding may cost.
             let next = rate.next_at(tat, now, cost);

@@ -27,20 +27,44 @@ pub(crate) const WORKERS: usize = 2;
 pub(crate) enum Step {
     Enqueue(Vec<New>),
     Claim(Claim),
-    Extend { beats: Vec<(usize, Option<u8>)>, lease: Option<u64> },
+    Extend {
+        beats: Vec<(usize, Option<u8>)>,
+        lease: Option<u64>,
+    },
     Settle(Vec<(usize, End)>),
-    Reap { limit: usize },
+    Reap {
+        limit: usize,
+    },
     Cancel(Vec<usize>),
     Redrive(Vec<usize>),
     Delete(Vec<usize>),
-    Prune { keep_succeeded: u64, keep_cancelled: u64, keep_failed: u64, limit: usize },
+    Prune {
+        keep_succeeded: u64,
+        keep_cancelled: u64,
+        keep_failed: u64,
+        limit: usize,
+    },
     Pause(usize),
     Resume(usize),
-    Declare { kind: usize, delays: Vec<u64> },
-    SetQueue { queue: usize, settings: QueueSettings },
+    Declare {
+        kind: usize,
+        delays: Vec<u64>,
+    },
+    SetQueue {
+        queue: usize,
+        settings: QueueSettings,
+    },
     /// `None`: what holds for each group holds for this one again.
-    SetGroup { queue: usize, group: u8, settings: Option<GroupSettings> },
-    SetKindLimit { kind: usize, concurrency: Option<u32>, rate: Option<Rate> },
+    SetGroup {
+        queue: usize,
+        group: u8,
+        settings: Option<GroupSettings>,
+    },
+    SetKindLimit {
+        kind: usize,
+        concurrency: Option<u32>,
+        rate: Option<Rate>,
+    },
     Wait(u64),
 }
 

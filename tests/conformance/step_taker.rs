@@ -9,8 +9,8 @@ use steadfast::job::{
     NewJob, Outcome, Rate, Status,
 };
 use steadfast::store::{
-    self, Beat, Cancel, Delete, Enqueued, Extend, List, NotStored, Pause, Prune, Reap, Redrive, Redriven, Resume, Settle,
-    StatsRequest, StoreError, WorkerFate,
+    self, Beat, Cancel, Delete, Enqueued, Extend, List, NotStored, Pause, Prune, Reap, Redrive, Redriven, Resume,
+    Settle, StatsRequest, StoreError, WorkerFate,
 };
 
 use crate::changed::changed;

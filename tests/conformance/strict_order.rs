@@ -127,7 +127,11 @@ pub(crate) async fn a_change_of_the_order_holds_for_jobs_that_are_enqueued_after
     assert_eq!(world.claim_up_to(10).await.len(), 3, "two of before, and one of those in order");
     world.set_queue(DEFAULT, QueueSettings::default()).await;
     world.enqueue_some(2, in_group("acme")).await;
-    assert_eq!(world.claim_up_to(10).await.len(), 2, "those enqueued now; the last of those in order waits for its turn");
+    assert_eq!(
+        world.claim_up_to(10).await.len(),
+        2,
+        "those enqueued now; the last of those in order waits for its turn"
+    );
 }
 
 pub(crate) async fn eight_claimers_never_have_two_of_a_group_and_keep_the_order(world: &impl World) {

@@ -203,7 +203,8 @@ pub(crate) async fn a_payload_that_replaces_one_being_claimed_is_run(world: &imp
 
 pub(crate) async fn a_batch_with_unique_jobs_is_answered_in_order_beside_others(world: &impl World) {
     let known = world.enqueue(waiting("a")).await.id;
-    let answers = world.enqueue_all(vec![job("welcome"), waiting("a"), waiting("b"), waiting("b"), with_key("i")]).await;
+    let answers =
+        world.enqueue_all(vec![job("welcome"), waiting("a"), waiting("b"), waiting("b"), with_key("i")]).await;
     let created: Vec<_> = answers.iter().map(|answer| answer.created).collect();
     assert_eq!(created, [true, false, true, false, true]);
     assert_eq!(answers[1].job.id, known);

@@ -336,7 +336,8 @@ async fn a_worker_uses_its_rate_and_never_exceeds_it() {
         let rate = Rate::new(20, 1_000).burst(1);
         limit(&queue, QueueSettings::default().rate(rate)).await;
         enqueue(&queue, 200, &QUICK, None).await;
-        let settings = worker_settings(&stage.script()).poll_min(Duration::from_secs(2)).poll_max(Duration::from_secs(2));
+        let settings =
+            worker_settings(&stage.script()).poll_min(Duration::from_secs(2)).poll_max(Duration::from_secs(2));
         let worker = Worker::new(queue.clone()).settings(settings).with_state(stage.journal.clone());
         let worker = worker.handle(|_: Task, context: steadfast::Context<Journal>| async move {
             context.state().start(context.job_id(), context.attempt(), "w");
