@@ -130,6 +130,8 @@ pub(crate) enum Bug {
     GiveBackUnfenced,
     /// A job that fails permanently keeps its place.
     DeadLettersKeepPlace,
+    /// A claim on PostgreSQL counts leases without locking the row that says how many there are.
+    UsageUnlocked,
     /// A claim takes all it has room for from the group whose turn it is.
     ShareIgnored,
     /// A group that had its turn is first again.
