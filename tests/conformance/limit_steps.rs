@@ -58,7 +58,7 @@ fn one_group() -> impl Strategy<Value = GroupSettings> {
 
 pub(crate) fn options() -> impl Strategy<Value = Options> {
     let start_within = option::weighted(0.15, select(vec![1, 500, 1_000, 10_000, 3_600_000]));
-    (option::weighted(0.6, 0..GROUPS), option::weighted(0.3, 1..=4_u32), start_within, option::weighted(0.4, unique()))
+    (option::weighted(0.6, 0..GROUPS), option::weighted(0.3, 1..=4_u32), start_within, option::weighted(0.6, unique()))
 }
 
 fn unique() -> impl Strategy<Value = Unique> {

@@ -150,7 +150,7 @@ impl ReferenceStateMachine for Model {
 
     fn transitions(model: &Model) -> BoxedStrategy<Step> {
         let mut steps = vec![
-            (3, enqueue(model.has_limits)),
+            (if model.has_limits { 7 } else { 3 }, enqueue(model.has_limits)),
             (7, claim()),
             (5, duration().prop_map(Step::Wait).boxed()),
             (4, (1..=4_usize).prop_map(|limit| Step::Reap { limit }).boxed()),
