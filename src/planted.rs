@@ -1,7 +1,7 @@
 //! Bugs planted on purpose, so that the fault suite itself is tested: each breaks one guarantee, and a test named in
 //! `docs/guarantees.md` must fail with it.
 //!
-//! Only a build with `RUSTFLAGS="--cfg steadfast_planted"` contains them (not a Cargo feature: `--all-features` must not
+//! Only a build with `--cfg steadfast_planted` contains them (`tests/faults/rustc_with_planted_bugs`; not a Cargo feature: `--all-features` must not
 //! bring them in), and there only the one (or several, with commas between) named by the variable `STEADFAST_PLANTED_BUG`
 //! is alive. Every other build compiles [`planted`] to `false`, and the sabotage away.
 //!
@@ -126,6 +126,18 @@ pub(crate) enum Bug {
     LiteralsUnjudged,
     /// A redirect is followed.
     RedirectFollowed,
+    /// A settle that comes too late gives back the place of the job's newest lease.
+    GiveBackUnfenced,
+    /// A job that fails permanently keeps its place.
+    DeadLettersKeepPlace,
+    /// A claim on PostgreSQL counts leases without locking the row that says how many there are.
+    UsageUnlocked,
+    /// A claim takes all it has room for from the group whose turn it is.
+    ShareIgnored,
+    /// A group that had its turn is first again.
+    TurnNotAdvanced,
+    /// A claim does not say when a rate allows the next start.
+    RateWithoutLookAgain,
 }
 
 /// Whether this bug is alive in this process.

@@ -38,6 +38,34 @@ async fn a_webhook_whose_process_is_killed_is_sent_again_with_the_same_id() {
     server.stop();
 }
 
+/// A pushed kind and `http_request` are one call to an endpoint: the receiver sees the same job id twice.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn calls_to_an_endpoint_whose_process_is_killed_are_made_again_with_the_same_id() {
+    let receiver = Receiver::always(Reply::status(200).body(r#"{"done":true}"#).held()).await;
+    let world = World::new();
+    let file = format!("[endpoints.app]\nurl = {:?}\n[kinds.welcome]\npush = \"app\"\n", receiver.url("/jobs"));
+    write(&world.path("steadfast.toml"), &file);
+    let server = world.serve(&BRISK);
+    let request = json!({"kind": "http_request", "payload": {"endpoint": "app", "method": "POST", "body": {"a": 1}}});
+    let ids = [enqueue(&server, &json!({"kind": "welcome", "payload": {"user": 42}})), enqueue(&server, &request)];
+    receiver.sees(2).await;
+    server.signal("KILL");
+    server.wait();
+    receiver.let_go();
+    let server = world.serve(&BRISK);
+    for id in &ids {
+        let job = end_of(&server, id);
+        assert_eq!((&job["status"], &job["attempts"]), (&json!("succeeded"), &json!(2)), "{job}");
+        assert_eq!(job["result"]["done"], true, "{job}");
+    }
+    let seen = receiver.sees(4).await;
+    for id in &ids {
+        let calls = seen.iter().filter(|seen| seen.header("steadfast-job-id") == *id).count();
+        assert_eq!(calls, 2, "the receiver can tell that it is the same job");
+    }
+    server.stop();
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_summary_whose_process_is_killed_is_made_again() {
     let answer = json!({"choices": [{"message": {"content": "Short."}, "finish_reason": "stop"}]});

@@ -19,6 +19,7 @@ use super::row::{self, JOB_COLUMN_COUNT, LEASE_EXPIRES_AT};
 use super::timestamp::PgTimestamp;
 use crate::job::limits::BATCH_MAX;
 use crate::job::{ErrorText, Lease, LeaseToken};
+use crate::planted::{Bug, planted};
 use crate::store::{Claim, Claimed, StoreError, UnrunnableJob, warn_throttled};
 
 pub(super) const DEAD_LETTER: &str = "\
@@ -76,7 +77,7 @@ pub(super) async fn claim(core: &Core, claim: Claim) -> Result<Claimed, StoreErr
     let more = claimed.more || left_out || more;
     let known =
         || [look_again, core.lanes.look_again(&claim), core.groups.look_again(&claim)].into_iter().flatten().min();
-    let look_again = if more { None } else { known() };
+    let look_again = if more || planted(Bug::RateWithoutLookAgain) { None } else { known() };
     Ok(Claimed { more, look_again, left_ahead, ..claimed })
 }
 

@@ -17,6 +17,7 @@ use super::lanes::{Lane, LanePosition, Position};
 use super::lease_checks::JOBS_PER_CHECK;
 use super::row::{self, JOB_COLUMN_COUNT};
 use crate::job::LeaseToken;
+use crate::planted::{Bug, planted};
 use crate::store::Claim;
 use crate::store::turns::{STRIDE, Unit, stride};
 
@@ -92,7 +93,7 @@ async fn ask(
     }
     for group in lanes.groups {
         let (kind, priority) = group.lane.as_ref().map_or(("", 0), |(kind, priority)| (&**kind, *priority));
-        let turn = (group.pass, stride(group.weight));
+        let turn = (group.pass, if planted(Bug::ShareIgnored) { 0 } else { stride(group.weight) });
         // Twice its share, times its weight: a group that has it is due more turns than others.
         let share = share.saturating_mul(group.weight as usize).min(claim.max);
         columns.add(&group.queue, kind, priority, Some(&group.group), group.position, turn, share);

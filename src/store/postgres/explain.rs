@@ -28,10 +28,14 @@ SELECT JOB_COLUMNS,
        CASE WHEN g.rate_limit IS NOT NULL THEN g.rate_per_us ELSE s.group_rate_per_us END,
        CASE WHEN g.rate_limit IS NOT NULL THEN g.rate_burst ELSE s.group_rate_burst END,
        coalesce(ug.running, 0), ug.tat,
-       (SELECT h.id FROM SCHEMA.jobs h
-        WHERE h.finished_at IS NULL AND h.group_seq IS NOT NULL AND h.queue = j.queue AND h.group_key = j.group_key
-          AND h.group_seq < j.group_seq
-        ORDER BY h.group_seq LIMIT 1),
+       -- The one that runs, which may be younger than a redriven job, else the first that was enqueued before.
+       coalesce(
+           (SELECT h.id FROM SCHEMA.jobs h
+            WHERE h.queue = j.queue AND h.running_group = j.group_key AND j.group_seq IS NOT NULL AND h.id <> j.id),
+           (SELECT h.id FROM SCHEMA.jobs h
+            WHERE h.finished_at IS NULL AND h.group_seq IS NOT NULL AND h.queue = j.queue AND h.group_key = j.group_key
+              AND h.group_seq < j.group_seq
+            ORDER BY h.group_seq LIMIT 1)),
        CASE WHEN j.group_seq IS NOT NULL
             THEN (SELECT count(*) FROM (SELECT FROM SCHEMA.jobs h
                   WHERE h.finished_at IS NULL AND h.group_seq IS NOT NULL AND h.queue = j.queue

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use super::lanes::{Lane, Position, SLICE};
 use super::timestamp::PgTimestamp;
+use crate::planted::{Bug, planted};
 use crate::store::turns::{Turns, Unit};
 use crate::store::{Claim, WakeListener};
 
@@ -294,7 +295,7 @@ impl GroupLanes {
     /// What a claim took from units: their turns are over.
     pub(super) fn served(&self, served: impl Iterator<Item = (Unit, usize, u32)>, asked: &[AskedGroup]) {
         let mut state = self.lock();
-        for (unit, jobs, weight) in served {
+        for (unit, jobs, weight) in served.filter(|_| !planted(Bug::TurnNotAdvanced)) {
             state.turns.served(&unit, jobs, weight);
         }
         let least = asked.iter().map(|asked| state.turns.pass(&asked.unit())).min();

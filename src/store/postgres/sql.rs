@@ -171,7 +171,7 @@ struct Sabotage {
     left: &'static str,
 }
 
-const SABOTAGES: [Sabotage; 8] = [
+const SABOTAGES: [Sabotage; 12] = [
     Sabotage {
         bug: Bug::SettleUnfenced,
         taken: " AND j.lease_token = t.token AND coalesce(j.lease_expires_at, '-infinity') > '-infinity'",
@@ -196,6 +196,18 @@ const SABOTAGES: [Sabotage; 8] = [
     Sabotage { bug: Bug::LastAdminDeleted, taken: "ORDER BY t.id FOR UPDATE", left: "" },
     Sabotage { bug: Bug::OpenChangesPassed, taken: "pg_snapshot_xmin(", left: "pg_snapshot_xmax(" },
     Sabotage { bug: Bug::CauseForgotten, taken: "WHERE p.lease_token IS NOT NULL", left: "WHERE false" },
+    Sabotage { bug: Bug::UsageUnlocked, taken: "    FOR UPDATE OF u SKIP LOCKED\n),\nbound", left: "),\nbound" },
+    Sabotage { bug: Bug::UsageUnlocked, taken: "    FOR UPDATE OF u\n),\nbound", left: "),\nbound" },
+    Sabotage {
+        bug: Bug::GiveBackUnfenced,
+        taken: "ended AS (SELECT s.queue, s.kind, s.group_key, s.holds FROM settled s),",
+        left: "ended AS (SELECT j.queue, j.kind, j.group_key, j.holds FROM public.jobs j WHERE j.id = ANY ($1)),",
+    },
+    Sabotage {
+        bug: Bug::DeadLettersKeepPlace,
+        taken: "AS wait_us, j.group_key, j.holds",
+        left: "AS wait_us, j.group_key, CASE WHEN j.status <> 'failed_permanent' THEN j.holds END AS holds",
+    },
 ];
 
 impl Sabotage {

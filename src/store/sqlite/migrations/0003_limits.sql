@@ -25,8 +25,8 @@ CREATE INDEX job_options_start_deadline ON job_options (start_deadline) WHERE st
 -- jobs are done with after that.
 CREATE INDEX jobs_ready_grouped ON jobs (queue, kind, priority, group_key, run_at, id)
     WHERE group_key IS NOT NULL AND lease_expires_at IS NULL AND finished_at IS NULL AND coalesce(marks, 0) & 8 = 0;
--- The unfinished jobs of strict groups, running ones too, in the order of their enqueues.
-CREATE INDEX jobs_strict ON jobs (queue, group_key, seq)
+-- The unfinished jobs of strict groups: first the one that runs, then those that wait, in the order of their enqueues.
+CREATE INDEX jobs_strict ON jobs (queue, group_key, lease_expires_at IS NULL, seq)
     WHERE group_key IS NOT NULL AND finished_at IS NULL AND coalesce(marks, 0) & 8 <> 0;
 
 CREATE TABLE queue_settings (
@@ -71,5 +71,7 @@ CREATE TABLE usage (
     grp     TEXT    NOT NULL DEFAULT '',
     running INTEGER NOT NULL DEFAULT 0,
     tat     INTEGER,
+    -- When it was last changed: how far ahead of that `tat` is tells what it is worth after the clock was set.
+    updated_at INTEGER NOT NULL,
     PRIMARY KEY (scope, name, grp)
 ) STRICT, WITHOUT ROWID;
