@@ -79,7 +79,7 @@ impl Turns {
 
 /// Deals `max` turns among units of one priority: how many each gets, in the order of `units`. A unit is its pass, its
 /// weight, and how many jobs it has at most.
-#[cfg_attr(not(test), allow(dead_code, reason = "PostgreSQL deals in its statement"))]
+#[cfg(test)]
 pub(crate) fn deal(max: usize, units: &[(u64, u32, usize)]) -> Vec<usize> {
     let mut dealt = vec![0; units.len()];
     let mut next: std::collections::BinaryHeap<_> = units

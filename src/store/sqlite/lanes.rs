@@ -110,14 +110,17 @@ pub(super) struct WaitingLane {
     pub(super) head: Option<Position>,
 }
 
+// Only columns of the index where that will do: a row of the table is another page to read, and may be damaged.
 macro_rules! first_waiting {
-    ($group:literal, $index:literal, $in:literal, $order:literal) => {
+    ($group:literal, $waits:literal, $index:literal, $in:literal, $order:literal) => {
         concat!(
             "
 -- lanes: the first waiting job of a lane, or behind it
 SELECT queue, kind, priority, ",
             $group,
-            ", run_at, id, lease_expires_at IS NULL FROM jobs INDEXED BY ",
+            ", run_at, id, ",
+            $waits,
+            " FROM jobs INDEXED BY ",
             $index,
             " AND ",
             $in,
@@ -132,6 +135,7 @@ macro_rules! first_ungrouped {
     ($in:literal, $order:literal) => {
         first_waiting!(
             "NULL, NULL",
+            "1",
             "jobs_ready WHERE lease_expires_at IS NULL AND finished_at IS NULL AND group_key IS NULL",
             $in,
             $order
@@ -143,6 +147,7 @@ macro_rules! first_grouped {
     ($in:literal, $order:literal) => {
         first_waiting!(
             "group_key, NULL",
+            "1",
             "jobs_ready_grouped WHERE lease_expires_at IS NULL AND finished_at IS NULL AND group_key IS NOT NULL \
              AND coalesce(marks, 0) & 8 = 0",
             $in,
@@ -155,6 +160,7 @@ macro_rules! first_strict {
     ($in:literal, $order:literal) => {
         first_waiting!(
             "group_key, marks",
+            "lease_expires_at IS NULL",
             "jobs_strict WHERE finished_at IS NULL AND group_key IS NOT NULL AND coalesce(marks, 0) & 8 <> 0",
             $in,
             $order

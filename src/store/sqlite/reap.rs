@@ -86,16 +86,15 @@ fn expire_unstarted(tx: &mut Tx<'_>) -> rusqlite::Result<()> {
             Ok((row.get(0)?, row.get(1)?, row.get(2)?, Lane::read(row, 3)?))
         })?
         .collect::<Result<_, _>>()?;
-    for (seq, start_by, status, lane) in unstarted {
-        match status.parse() {
-            Ok(status @ (Status::Queued | Status::Retrying)) => {
-                expire(tx, seq, &lane, status, start_by)?;
-                tx.look_again([Arc::new(lane)])?;
-            }
-            // A manual edit: it has no start to wait for.
-            _ => options_ended(tx, seq)?,
+    let ended = tx.each(&unstarted, |tx, (seq, start_by, status, lane)| match status.parse() {
+        Ok(status @ (Status::Queued | Status::Retrying)) => {
+            expire(tx, *seq, lane, status, *start_by)?;
+            tx.look_again([Arc::new(lane.clone())])
         }
-    }
+        // A manual edit: it has no start to wait for.
+        _ => options_ended(tx, *seq),
+    })?;
+    ended.iter().filter_map(|item| item.as_ref().err()).for_each(|error| tracing::error!(?error, "cannot expire"));
     Ok(())
 }
 

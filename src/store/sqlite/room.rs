@@ -88,10 +88,8 @@ impl<'t, 'c> Room<'t, 'c> {
             if let Some(rate) = bound.rate
                 && !rate.admits(cost, rate.available(taken.used.tat, now))
             {
-                let next = rate.next_at(taken.used.tat, now, cost).max(now);
-                // Rounding can take a microsecond more.
-                let is_exact = next > now && rate.admits(cost, rate.available(taken.used.tat, next));
-                let until = if is_exact { next } else { next + 1 };
+                // Never now: rounding can take a microsecond more.
+                let until = rate.next_at(taken.used.tat, now, cost).max(now + 1);
                 taken.refused = Some(Refused { until: Some(until) });
                 return None;
             }

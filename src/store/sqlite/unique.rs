@@ -6,10 +6,10 @@
 
 use std::sync::Arc;
 
-use rusqlite::params;
+use rusqlite::{OptionalExtension, params};
 
 use super::enqueue::run_at_of;
-use super::job_options::{key_holder, stored_key};
+use super::job_options::{delete_options, key_holder, stored_key};
 use super::jobs::shown_job;
 use super::lanes::{Lane, Position};
 use super::row::{job_columns, micros};
@@ -28,7 +28,11 @@ RETURNING queue, kind, priority, group_key, marks";
 pub(super) fn enqueue_unique(tx: &mut Tx<'_>, job: &NewJob) -> rusqlite::Result<Option<Enqueued>> {
     let (Some(key), Some(unique)) = (stored_key(job), job.unique()) else { return Ok(None) };
     let Some(seq) = key_holder(tx, &key)? else { return Ok(None) };
-    let holder = job_by_seq(tx, seq)?;
+    let Some(holder) = job_by_seq(tx, seq)? else {
+        // A manual edit has left its options behind.
+        delete_options(tx, seq)?;
+        return Ok(None);
+    };
     if holder.id == job.id() {
         return Ok(Some(Enqueued::new(true, holder)));
     }
@@ -47,9 +51,9 @@ pub(super) fn enqueue_unique(tx: &mut Tx<'_>, job: &NewJob) -> rusqlite::Result<
         })?;
     tx.look_again([Arc::new(Lane { priority: holder.priority, ..lane.clone() })])?;
     tx.add_waiting(lane, Position { run_at, id: *holder.id.as_uuid() })?;
-    Ok(Some(Enqueued::replaced(job_by_seq(tx, seq)?)))
+    Ok(job_by_seq(tx, seq)?.map(Enqueued::replaced))
 }
 
-fn job_by_seq(tx: &Tx<'_>, seq: i64) -> rusqlite::Result<JobRecord> {
-    tx.statement(JOB_BY_SEQ)?.query_row([seq], shown_job)
+fn job_by_seq(tx: &Tx<'_>, seq: i64) -> rusqlite::Result<Option<JobRecord>> {
+    tx.statement(JOB_BY_SEQ)?.query_row([seq], shown_job).optional()
 }
