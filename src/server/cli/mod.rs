@@ -10,12 +10,14 @@ mod enqueue;
 mod format;
 mod jobs;
 mod kinds;
+mod limits;
 mod queues;
 mod request_error;
 mod stats;
 pub(super) mod table;
 mod tokens;
 mod watch;
+mod why;
 
 use anyhow::Result;
 use clap::{Args, Subcommand};
@@ -30,7 +32,7 @@ pub(super) enum ClientCommand {
     Enqueue(enqueue::Enqueue),
     /// Look at jobs, wait for them, cancel, redrive and delete them
     Jobs(jobs::Jobs),
-    /// Look at queues, pause and resume them
+    /// Look at queues, limit, pause and resume them
     Queues(queues::Queues),
     /// Look at kinds, declare and forget them
     Kinds(kinds::Kinds),

@@ -50,7 +50,7 @@ pub(super) fn command(name: &str, table: toml::Table, reader: &ValueReader<'_>) 
     if keys.concurrency == Some(0) {
         return Err("concurrency must be at least 1".into());
     }
-    let definition = kind.definition(name)?;
+    let definition = KindKeys { concurrency: None, ..kind }.definition(name)?;
     Ok(CommandTable {
         timeout: definition.defaults.timeout_ms.map(Duration::from_millis),
         definition,
