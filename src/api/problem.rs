@@ -319,6 +319,7 @@ impl From<KindError> for Problem {
             KindError::Name(_)
             | KindError::Schema { .. }
             | KindError::SchemaTooExpensive { .. }
+            | KindError::Limit(_)
             | KindError::Default { .. } => Self::invalid(error.to_string()),
         }
     }

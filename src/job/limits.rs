@@ -20,6 +20,28 @@ pub const PROGRESS_MESSAGE_MAX_BYTES: usize = 1024;
 /// 255 characters: fits a UUID, a hash or a URL path.
 pub const IDEMPOTENCY_KEY_MAX_CHARS: usize = 255;
 
+/// 255 characters, as for idempotency keys.
+pub const GROUP_KEY_MAX_CHARS: usize = 255;
+/// 1,000,000: as much as the largest rate allows in its period.
+pub const COST_MAX: u32 = 1_000_000;
+
+/// 1,000,000 live leases: more than a database keeps alive with heartbeats.
+pub const CONCURRENCY_MAX: u32 = 1_000_000;
+/// 1,000,000 starts in a rate's period.
+pub const RATE_LIMIT_MAX: u32 = 1_000_000;
+/// 1 day: what is spread over longer is a schedule.
+pub const RATE_PER_MAX: Duration = Duration::from_secs(24 * 3600);
+/// 10,000 starts at once: ten full batches.
+pub const RATE_BURST_MAX: u32 = 10_000;
+/// 100 turns for one of another group.
+pub const WEIGHT_MAX: u32 = 100;
+/// 10,000 queues, and as many groups, with settings of their own.
+pub const SETTINGS_MAX: usize = 10_000;
+/// 64 parts of a payload that a kind hides.
+pub const HIDDEN_MAX: usize = 64;
+/// 255 characters in the JSON pointer to one of them.
+pub const HIDDEN_MAX_CHARS: usize = 255;
+
 /// Lowest priority.
 pub const PRIORITY_MIN: i16 = -100;
 /// Highest priority; runs first.

@@ -10,6 +10,8 @@
 mod attempt;
 mod decide;
 mod digest;
+mod explain;
+mod group_key;
 mod id;
 mod json;
 mod kind;
@@ -19,13 +21,22 @@ mod name;
 mod new_job;
 mod outcome;
 mod progress;
+mod queue_settings;
+mod rate;
 mod record;
 mod retry;
+mod start_options;
 mod status;
+mod unique;
 
 pub use attempt::{AttemptOutcome, AttemptRecord, NoSuchOutcome};
 pub use decide::{Ending, Expiry, RunningJob, Transition, decide};
 pub use digest::RequestDigest;
+pub use explain::{
+    Ahead, Explanation, HeldCode, JobFacts, LimitFact, LimitScope, QueueFacts, Reason, WorkerFacts, explain,
+    explain_queue,
+};
+pub use group_key::GroupKey;
 pub use id::{JobId, LeaseToken};
 pub use json::{Json, NotJson};
 pub use kind::{KindDefaults, KindDefinition};
@@ -35,6 +46,10 @@ pub use name::{Kind, NotAName, QueueName, WorkerId};
 pub use new_job::{JobRequest, NewJob, Refusal, Start};
 pub use outcome::{ErrorText, Failure, Outcome};
 pub use progress::Progress;
+pub use queue_settings::{GroupDefaults, GroupOrder, GroupSettings, QueueSettings, check_concurrency};
+pub use rate::Rate;
 pub use record::JobRecord;
 pub use retry::RetryPolicy;
+pub use start_options::StartBy;
 pub use status::{NoSuchStatus, Status};
+pub use unique::{OnConflict, Unique, UniqueWhile};

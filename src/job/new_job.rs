@@ -9,7 +9,11 @@ use super::limits::{
     IDEMPOTENCY_KEY_MAX_CHARS, MAX_ATTEMPTS_MAX, PRIORITY_MAX, PRIORITY_MIN, RESERVED_KEY_PREFIXES, SCHEDULE_HORIZON,
     TIMEOUT_MAX,
 };
-use super::{JobId, JobRecord, Json, Kind, KindDefaults, Limits, NotAName, QueueName, RequestDigest, Status};
+use super::start_options::StartOptions;
+use super::{
+    GroupKey, JobId, JobRecord, Json, Kind, KindDefaults, Limits, NotAName, QueueName, RequestDigest, StartBy, Status,
+    Unique,
+};
 
 /// A request to enqueue a job of any declared kind, not validated yet. Only `kind` and `payload` are required.
 ///
@@ -48,6 +52,16 @@ pub struct JobRequest {
     pub timeout_ms: Option<i64>,
     /// The same key again, with the same kind and payload, answers with the job it was first used for.
     pub idempotency_key: Option<String>,
+    /// Which group of its queue it belongs to.
+    pub group_key: Option<String>,
+    /// How much of a rate it uses, 1 to 1,000,000; 1 if absent.
+    pub cost: Option<i64>,
+    /// Not started by then: it is cancelled. Excludes `start_within_ms`.
+    pub start_by: Option<Timestamp>,
+    /// Not started within this time from now: it is cancelled. Excludes `start_by`.
+    pub start_within_ms: Option<i64>,
+    /// At most one job with its key waits, or is unfinished.
+    pub unique: Option<Unique>,
 }
 
 impl JobRequest {
@@ -63,6 +77,11 @@ impl JobRequest {
             delay_ms: None,
             timeout_ms: None,
             idempotency_key: None,
+            group_key: None,
+            cost: None,
+            start_by: None,
+            start_within_ms: None,
+            unique: None,
         }
     }
 
@@ -107,6 +126,36 @@ impl JobRequest {
         self.idempotency_key = Some(key.into());
         self
     }
+
+    /// Sets the group of its queue that it belongs to.
+    pub fn group_key(mut self, key: impl Into<String>) -> Self {
+        self.group_key = Some(key.into());
+        self
+    }
+
+    /// Sets how much of a rate it uses.
+    pub fn cost(mut self, cost: i64) -> Self {
+        self.cost = Some(cost);
+        self
+    }
+
+    /// Sets the time by which it must have started.
+    pub fn start_by(mut self, time: Timestamp) -> Self {
+        self.start_by = Some(time);
+        self
+    }
+
+    /// Sets within which time from now it must have started.
+    pub fn start_within_ms(mut self, ms: i64) -> Self {
+        self.start_within_ms = Some(ms);
+        self
+    }
+
+    /// Makes it unique.
+    pub fn unique(mut self, unique: Unique) -> Self {
+        self.unique = Some(unique);
+        self
+    }
 }
 
 /// When a new job may start. The store turns it into a time by its own clock.
@@ -133,6 +182,7 @@ pub struct NewJob {
     start: Start,
     timeout_ms: Option<u64>,
     idempotency_key: Option<IdempotencyKey>,
+    options: StartOptions,
 }
 
 /// An idempotency key and the digest of the request it stands for.
@@ -197,6 +247,8 @@ impl NewJob {
         let priority = within("priority", request.priority, PRIORITY_MIN.into()..=PRIORITY_MAX.into())?;
         let max_attempts = within("max_attempts", request.max_attempts, 1..=MAX_ATTEMPTS_MAX.into())?;
         let timeout_ms = within("timeout_ms", request.timeout_ms, 1..=TIMEOUT_MAX.as_millis() as i64)?;
+        let start = start(request.run_at, request.delay_ms, now)?;
+        let options = StartOptions::of(&request, start, now)?;
         let idempotency_key = match request.idempotency_key {
             Some(text) => {
                 Some(IdempotencyKey { text: checked_key(text)?, digest: RequestDigest::of(&kind, &request.payload) })
@@ -207,7 +259,7 @@ impl NewJob {
             id: JobId::new(),
             kind,
             queue,
-            start: start(request.run_at, request.delay_ms, now)?,
+            start,
             payload: request.payload,
             priority: priority.map(|p| p as i16).or(defaults.priority).unwrap_or(0),
             max_attempts: max_attempts
@@ -216,6 +268,7 @@ impl NewJob {
                 .unwrap_or(limits.max_attempts_default.clamp(1, MAX_ATTEMPTS_MAX)),
             timeout_ms: timeout_ms.map(|ms| ms as u64).or(defaults.timeout_ms),
             idempotency_key,
+            options,
         })
     }
 
@@ -264,6 +317,31 @@ impl NewJob {
         self.idempotency_key.as_ref().map(|key| &*key.text)
     }
 
+    /// The group of its queue that it belongs to, if it has one.
+    pub fn group_key(&self) -> Option<&GroupKey> {
+        self.options.group_key.as_ref()
+    }
+
+    /// How much of a rate it uses; `None` counts as 1.
+    pub fn cost(&self) -> Option<u32> {
+        self.options.cost
+    }
+
+    /// By when it must have started.
+    pub fn start_by(&self) -> Option<StartBy> {
+        self.options.start_by
+    }
+
+    /// How it is unique, if it is.
+    pub fn unique(&self) -> Option<&Unique> {
+        self.options.unique.as_ref()
+    }
+
+    /// Whether it has neither a group nor a cost, a deadline or a unique key.
+    pub fn is_plain(&self) -> bool {
+        self.options.is_plain()
+    }
+
     /// Digest of kind and payload, which its idempotency key stands for; `None` without a key.
     pub fn request_digest(&self) -> Option<RequestDigest> {
         self.idempotency_key.as_ref().map(|key| key.digest)
@@ -283,6 +361,10 @@ impl NewJob {
             run_at,
             timeout_ms: self.timeout_ms,
             idempotency_key: self.idempotency_key.as_ref().map(|key| key.text.clone()),
+            group_key: self.options.group_key.clone(),
+            cost: self.options.cost,
+            start_by: self.options.start_by.map(|by| by.time(created_at)),
+            unique: self.options.unique.clone(),
             cancel_requested: false,
             locked_by: None,
             locked_at: None,
@@ -298,7 +380,11 @@ impl NewJob {
     }
 }
 
-fn within(field: &'static str, value: Option<i64>, range: RangeInclusive<i64>) -> Result<Option<i64>, Refusal> {
+pub(super) fn within(
+    field: &'static str,
+    value: Option<i64>,
+    range: RangeInclusive<i64>,
+) -> Result<Option<i64>, Refusal> {
     match value {
         Some(value) if !range.contains(&value) => {
             let reason = format!("{value} is out of range: use {} to {}", range.start(), range.end());

@@ -220,7 +220,7 @@ impl Inner {
                     new.push(job);
                     answers.push(None);
                 }
-                CheckedRequest::Known(job) => answers.push(Some(Enqueued { created: false, job })),
+                CheckedRequest::Known(job) => answers.push(Some(Enqueued::new(false, job))),
             }
         }
         let mut stored = match self.enqueue(new).await {
@@ -244,7 +244,7 @@ impl Inner {
         }
         if planted(Bug::AnswerBeforeCommit) {
             let (now, store) = (jiff::Timestamp::now(), self.store.clone());
-            let early = jobs.iter().map(|job| Enqueued { created: true, job: job.as_stored(now, now) }).collect();
+            let early = jobs.iter().map(|job| Enqueued::new(true, job.as_stored(now, now))).collect();
             tokio::spawn(async move { store.enqueue(jobs).await });
             return Ok(early);
         }

@@ -42,11 +42,8 @@ pub trait Job: Serialize + DeserializeOwned + JsonSchema + Send + 'static {
 impl KindDefinition {
     /// The declaration of a typed job's kind.
     pub fn of<J: Job>() -> Result<Self, KindError> {
-        Ok(Self {
-            kind: Kind::new(J::KIND)?,
-            schema: Some(schemars::schema_for!(J).to_value()),
-            defaults: J::defaults(),
-        })
+        let schema = schemars::schema_for!(J).to_value();
+        Ok(Self::any(Kind::new(J::KIND)?).schema(schema).defaults(J::defaults()))
     }
 }
 
@@ -167,7 +164,7 @@ impl<J: Job> Enqueue<'_, J> {
         };
         let job = match self.unstored().await? {
             Unstored::New(job) => job,
-            Unstored::Known(job) => return Ok(Enqueued { created: false, job }),
+            Unstored::Known(job) => return Ok(Enqueued::new(false, job)),
         };
         let stored = transaction.enqueue(store, std::slice::from_ref(&job)).await;
         let stored = stored.map_err(|error| one_not_stored(error, job.idempotency_key()))?;
@@ -207,7 +204,7 @@ impl<J: Job> Enqueue<'_, J> {
         };
         let (job, known) = match self.unstored().await? {
             Unstored::New(job) => (Some(job), None),
-            Unstored::Known(job) => (None, Some(Enqueued { created: false, job })),
+            Unstored::Known(job) => (None, Some(Enqueued::new(false, job))),
         };
         let key = job.as_ref().and_then(|job| job.idempotency_key()).map(str::to_owned);
         let stored = store.enqueue_in(move |sql| writes(sql).map(|()| job.clone().into_iter().collect())).await;

@@ -15,6 +15,7 @@ mod enqueue;
 mod error;
 mod hidden;
 mod leases;
+mod limits;
 mod meter;
 mod metered_json;
 mod open;
@@ -32,7 +33,7 @@ pub use admission::LimitReached;
 pub use built_in::{BuiltInKind, PayloadRule};
 pub use cancels::CancelListener;
 pub use enqueue::{Enqueue, Job};
-pub use error::{BatchError, EnqueueError, KindError, PauseError, TokenError};
+pub use error::{BatchError, EnqueueError, KindError, LimitError, PauseError, TokenError};
 pub use hidden::SecretTest;
 pub use open::QueueBuilder;
 
@@ -194,9 +195,10 @@ impl Queue {
         }
     }
 
-    /// Declares the kind of a typed job, with the schema of its type.
+    /// Declares the kind of a typed job, with the schema of its type. Limits that the kind has stay as they are.
     pub async fn declare<J: Job>(&self) -> Result<(), KindError> {
-        self.put_kind(KindDefinition::of::<J>()?).await.map(|_| ())
+        let definition = KindDefinition::of::<J>()?;
+        self.inner.kinds.put(&*self.inner.store, definition, self.actor(), true).await.map(|_| ())
     }
 
     /// Checks in one round trip that the store answers and takes writes.

@@ -63,7 +63,7 @@ impl Queue {
 
     /// Declares a kind or changes its declaration; `true` if it is new. At most 1,000 are declared.
     pub async fn put_kind(&self, definition: KindDefinition) -> Result<bool, KindError> {
-        self.inner.kinds.put(&*self.inner.store, definition, self.actor()).await
+        self.inner.kinds.put(&*self.inner.store, definition, self.actor(), false).await
     }
 
     /// Deletes the declaration of a kind; its jobs go on. `false` if it was not declared.

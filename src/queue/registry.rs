@@ -251,16 +251,19 @@ impl KindRegistry {
         store: &dyn Store,
         definition: KindDefinition,
         by: Option<Actor>,
+        keep_limits: bool,
     ) -> Result<bool, KindError> {
         if self.is_built_in(&definition.kind) {
             return Err(KindError::BuiltIn { kind: definition.kind });
         }
         check_defaults(&definition.defaults)?;
+        definition.check_limits()?;
         if definition.schema.is_some() {
             CachedKind::new(definition.clone(), self.checks.clone()).compiled().await?;
         }
         let kind = definition.kind.clone();
-        let put = store.put_kind(PutKind::new(definition).by(by)).await?;
+        let put = PutKind::new(definition).by(by);
+        let put = store.put_kind(if keep_limits { put.keep_limits() } else { put }).await?;
         self.forget();
         match put {
             KindPut::New => Ok(true),

@@ -60,14 +60,36 @@ operator_request! {
     new(queue: QueueName) -> queue;
 }
 
-operator_request! {
-    /// Request of [`put_kind`](CatalogStore::put_kind).
-    PutKind {
-        /// The declaration.
-        definition: KindDefinition
-    }
+/// Request of [`put_kind`](CatalogStore::put_kind).
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct PutKind {
+    /// The declaration.
+    pub definition: KindDefinition,
+    /// The limits and hidden parts of a kind that is declared already stay as they are. For declarations by code, which
+    /// must not undo what an operator has set.
+    pub keep_limits: bool,
+    /// On whose behalf.
+    pub by: Option<Actor>,
+}
+
+impl PutKind {
     /// Declares `definition.kind`.
-    new(definition: KindDefinition) -> definition;
+    pub fn new(definition: KindDefinition) -> Self {
+        Self { definition, keep_limits: false, by: None }
+    }
+
+    /// Leaves limits and hidden parts as they are.
+    pub fn keep_limits(mut self) -> Self {
+        self.keep_limits = true;
+        self
+    }
+
+    /// Sets on whose behalf.
+    pub fn by(mut self, actor: Option<Actor>) -> Self {
+        self.by = actor;
+        self
+    }
 }
 
 /// Answer of [`put_kind`](CatalogStore::put_kind).

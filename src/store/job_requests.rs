@@ -12,10 +12,25 @@ use crate::job::{JobId, JobRecord, Kind, QueueName, Status};
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Enqueued {
-    /// `false`: a replay. The idempotency key is that of `job`, which was enqueued before.
+    /// `false`: the idempotency key or the unique key is that of `job`, which was enqueued before.
     pub created: bool,
+    /// The unique key is that of `job`, which waits and has taken the payload, priority and start of this one.
+    pub replaced: bool,
     /// The job as stored.
     pub job: JobRecord,
+}
+
+impl Enqueued {
+    /// A job that was stored, or one that was there.
+    pub(crate) fn new(created: bool, job: JobRecord) -> Self {
+        Self { created, replaced: false, job }
+    }
+
+    /// A waiting job that has taken the payload of another.
+    #[cfg(any(feature = "sqlite", feature = "postgres"))]
+    pub(crate) fn replaced(job: JobRecord) -> Self {
+        Self { created: false, replaced: true, job }
+    }
 }
 
 /// The job that has an idempotency key already: the answer of [`known`](super::JobStore::known), for one job.

@@ -20,6 +20,7 @@ mod failures;
 mod job_requests;
 mod jobs;
 mod lease_requests;
+mod limits;
 #[cfg(any(feature = "api", feature = "postgres", feature = "sqlite", feature = "worker"))]
 mod log_throttle;
 mod metrics;
@@ -30,6 +31,9 @@ mod retry_policies;
 pub mod sqlite;
 mod stats;
 mod token;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+#[cfg_attr(not(test), allow(dead_code, reason = "claims from group lanes are being built"))]
+mod turns;
 mod wake;
 mod wrapped;
 
@@ -48,6 +52,9 @@ pub use job_requests::{
 };
 pub use jobs::JobStore;
 pub use lease_requests::{Beat, Claim, Claimed, Extend, Extended, Reap, Reaped, Settle, Settled, WorkerFate};
+pub use limits::{
+    DeleteGroup, LimitItem, LimitStore, LimitsPage, LimitsRequest, PutGroup, PutQueue, QueueLimits, SettingsPut,
+};
 #[cfg(any(feature = "api", feature = "postgres", feature = "sqlite", feature = "worker"))]
 pub(crate) use log_throttle::warn_throttled;
 pub(crate) use metrics::StoreMetrics;
@@ -66,9 +73,9 @@ type EnqueueAnswer = Result<Vec<Enqueued>, Vec<KeyTaken>>;
 /// One result per item: an item that fails does not fail the others. The outer error is of the whole call.
 pub type PerItem<T> = Result<Vec<Result<T, StoreError>>, StoreError>;
 
-/// A store: jobs and catalog in one database. Implemented by `SqliteStore`, `PostgresStore` and [`Wrapped`].
+/// A store: jobs, catalog and limits in one database. Implemented by `SqliteStore`, `PostgresStore` and [`Wrapped`].
 #[async_trait]
-pub trait Store: JobStore + CatalogStore {
+pub trait Store: JobStore + CatalogStore + LimitStore {
     /// Checks in one round trip that the store answers and takes writes. A full disk is not an error here: to free space,
     /// finished jobs must be removed, which takes a server that is ready.
     async fn ping(&self) -> Result<(), StoreError>;

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 
 use super::sealed::Sealed;
 use super::*;
-use crate::job::{AttemptRecord, JobId, JobRecord, KindDefinition, NewJob};
+use crate::job::{AttemptRecord, JobFacts, JobId, JobRecord, KindDefinition, NewJob, QueueFacts, QueueName};
 
 /// Code that runs before and after every call of a store. See [`Wrapped`].
 ///
@@ -162,6 +162,16 @@ around_every_verb! {
         tokens Tokens() -> Result<Vec<TokenRecord>, StoreError>, items;
         had_token HadToken() -> Result<bool, StoreError>, one;
         delete_token DeleteToken(delete: super::DeleteToken) -> Result<TokenDeleted, StoreError>, one;
+    }
+    LimitStore {
+        put_queue PutQueue(put: super::PutQueue) -> Result<SettingsPut, StoreError>, one;
+        queue Queue(queue: QueueName) -> Result<QueueLimits, StoreError>, one;
+        put_group PutGroup(put: super::PutGroup) -> Result<SettingsPut, StoreError>, one;
+        delete_group DeleteGroup(delete: super::DeleteGroup) -> Result<bool, StoreError>, one;
+        limits Limits(request: LimitsRequest) -> Result<LimitsPage, StoreError>,
+            (|answer: &Result<LimitsPage, _>| answer.as_ref().ok().map(|page| page.items.len()));
+        explain Explain(id: JobId) -> Result<Option<JobFacts>, StoreError>, one;
+        explain_queue ExplainQueue(queue: QueueName) -> Result<QueueFacts, StoreError>, one;
     }
     Store {
         ping Ping() -> Result<(), StoreError>, one;

@@ -14,6 +14,7 @@ use super::lease_checks::LeaseChecks;
 use super::pool::{Connector, Pool};
 use super::settings::PostgresSettings;
 use super::sql::Sql;
+use super::timestamp::PgTimestamp;
 use super::wake::Notifier;
 use crate::store::{RetryPolicies, StoreError};
 
@@ -79,6 +80,13 @@ impl Core {
         };
         let answer = timeout(connection.timeout(), work).await;
         connection.finish(answer)
+    }
+
+    /// The server's time.
+    pub(super) async fn now(&self) -> Result<jiff::Timestamp, StoreError> {
+        let rows = self.query("now", Effect::Repeatable, "SELECT now()", &[]).await?;
+        let row = rows.first().ok_or_else(|| DbError::moved("the server does not tell the time").during("now"))?;
+        decode("now", row.try_get::<_, PgTimestamp>(0)).map(PgTimestamp::timestamp)
     }
 
     /// ping: one round trip, to see that the server answers and takes writes.

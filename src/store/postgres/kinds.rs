@@ -5,19 +5,28 @@ use tokio_postgres::types::ToSql;
 
 use super::core::{Core, decode};
 use super::error::Effect;
+use super::limits::{RateColumns, int, rate};
 use super::row;
 use crate::job::limits::KINDS_MAX;
 use crate::job::{Kind, KindDefaults, KindDefinition, QueueName};
-use crate::store::{KindPut, StoreError, StoreErrorKind};
+use crate::store::{KindPut, PutKind, StoreError, StoreErrorKind};
 
 pub(super) const PUT_KIND: &str = "\
--- put_kind: declares a kind, unless there are $8, or changes its declaration; xmax is 0 in a row that is new
-INSERT INTO SCHEMA.kinds AS k (kind, payload_schema, queue, priority, max_attempts, timeout_ms, retry)
-SELECT $1::text, $2::text, $3::text, $4::smallint, $5::integer, $6::bigint, $7::text
+-- put_kind: declares a kind, unless there are $8, or changes its declaration; xmax is 0 in a row that is new. $14: limits and
+-- hidden parts stay
+INSERT INTO SCHEMA.kinds AS k (kind, payload_schema, queue, priority, max_attempts, timeout_ms, retry, concurrency,
+                               rate_limit, rate_per_us, rate_burst, hidden)
+SELECT $1::text, $2::text, $3::text, $4::smallint, $5::integer, $6::bigint, $7::text, $9::integer, $10::integer, $11::bigint,
+       $12::integer, $13::text
 WHERE EXISTS (SELECT FROM SCHEMA.kinds o WHERE o.kind = $1) OR (SELECT count(*) FROM SCHEMA.kinds) < $8::bigint
 ON CONFLICT (kind) DO UPDATE
     SET payload_schema = excluded.payload_schema, queue = excluded.queue, priority = excluded.priority,
-        max_attempts = excluded.max_attempts, timeout_ms = excluded.timeout_ms, retry = excluded.retry
+        max_attempts = excluded.max_attempts, timeout_ms = excluded.timeout_ms, retry = excluded.retry,
+        concurrency = CASE WHEN $14::boolean THEN k.concurrency ELSE excluded.concurrency END,
+        rate_limit = CASE WHEN $14 THEN k.rate_limit ELSE excluded.rate_limit END,
+        rate_per_us = CASE WHEN $14 THEN k.rate_per_us ELSE excluded.rate_per_us END,
+        rate_burst = CASE WHEN $14 THEN k.rate_burst ELSE excluded.rate_burst END,
+        hidden = CASE WHEN $14 THEN k.hidden ELSE excluded.hidden END
 RETURNING (k.xmax = 0)";
 
 pub(super) const DELETE_KIND: &str = "\
@@ -26,11 +35,13 @@ DELETE FROM SCHEMA.kinds k WHERE k.kind = $1 RETURNING k.kind";
 
 pub(super) const KINDS: &str = "\
 -- kinds: every declared kind, by name
-SELECT k.kind, k.payload_schema, k.queue, k.priority, k.max_attempts, k.timeout_ms, k.retry
+SELECT k.kind, k.payload_schema, k.queue, k.priority, k.max_attempts, k.timeout_ms, k.retry, k.concurrency, k.rate_limit,
+       k.rate_per_us, k.rate_burst, k.hidden
 FROM SCHEMA.kinds k
 ORDER BY k.kind";
 
-pub(super) async fn put_kind(core: &Core, definition: KindDefinition) -> Result<KindPut, StoreError> {
+pub(super) async fn put_kind(core: &Core, put: PutKind) -> Result<KindPut, StoreError> {
+    let PutKind { definition, keep_limits, .. } = put;
     let unwritable = |error| StoreError::new(StoreErrorKind::Rejected, "put_kind").caused_by(error);
     let defaults = &definition.defaults;
     let schema = definition.schema.as_ref().map(serde_json::to_string).transpose().map_err(unwritable)?;
@@ -39,8 +50,24 @@ pub(super) async fn put_kind(core: &Core, definition: KindDefinition) -> Result<
     let timeout_ms = defaults.timeout_ms.map(|ms| i64::try_from(ms).unwrap_or(i64::MAX));
     let retry = defaults.retry.as_ref().map(serde_json::to_string).transpose().map_err(unwritable)?;
     let kind = definition.kind.as_str();
-    let params: [&(dyn ToSql + Sync); 8] =
-        [&kind, &schema, &queue, &defaults.priority, &max_attempts, &timeout_ms, &retry, &(KINDS_MAX as i64)];
+    let rate = RateColumns::from(definition.rate);
+    let hidden = Some(&definition.hidden).filter(|hidden| !hidden.is_empty()).map(serde_json::to_string).transpose();
+    let params: [&(dyn ToSql + Sync); 14] = [
+        &kind,
+        &schema,
+        &queue,
+        &defaults.priority,
+        &max_attempts,
+        &timeout_ms,
+        &retry,
+        &(KINDS_MAX as i64),
+        &definition.concurrency.map(int),
+        &rate.limit,
+        &rate.per_us,
+        &rate.burst,
+        &hidden.map_err(unwritable)?,
+        &keep_limits,
+    ];
     let rows = core.query("put_kind", Effect::Once, &core.sql.put_kind, &params).await?;
     let Some(row) = rows.first() else { return Ok(KindPut::TooMany) };
     let is_new: bool = decode("put_kind", row.try_get(0))?;
@@ -70,5 +97,8 @@ fn definition(row: &Row) -> Result<KindDefinition, tokio_postgres::Error> {
             timeout_ms: row.try_get::<_, Option<i64>>(5)?.map(|ms| ms.max(0) as u64),
             retry: json(6)?.and_then(|text| serde_json::from_str(text).ok()),
         },
+        concurrency: row.try_get::<_, Option<i32>>(7)?.map(row::count),
+        rate: rate(row, 8)?,
+        hidden: json(11)?.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default(),
     })
 }

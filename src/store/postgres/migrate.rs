@@ -21,6 +21,7 @@ use crate::store::OpenError;
 const MIGRATIONS: &[MigrationStep] = &[
     MigrationStep::Transactional(include_str!("migrations/0001_jobs.sql")),
     MigrationStep::Transactional(include_str!("migrations/0002_tokens.sql")),
+    MigrationStep::Transactional(include_str!("migrations/0003_limits.sql")),
 ];
 
 /// The versions of the tables that this program works on. While `min` is below `max`, programs of this version may
@@ -30,8 +31,8 @@ pub(super) struct SchemaVersions {
     pub(super) max: i32,
 }
 
-/// 2: the API's tokens have tables of their own since then.
-pub(super) const SUPPORTED: SchemaVersions = SchemaVersions { min: 2, max: MIGRATIONS.len() as i32 };
+/// 3: claims read the limits of queues since then.
+pub(super) const SUPPORTED: SchemaVersions = SchemaVersions { min: 3, max: MIGRATIONS.len() as i32 };
 
 /// Which migrations have been applied.
 pub(super) const VERSIONS_TABLE: &str = "steadfast_migrations";

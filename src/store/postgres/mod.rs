@@ -21,7 +21,9 @@ mod counts;
 mod driver;
 mod enqueue;
 mod enqueue_in;
+mod enqueue_unique;
 mod error;
+mod explain;
 mod extend;
 mod kinds;
 mod known;
@@ -29,6 +31,7 @@ mod lane_map;
 mod lane_scan;
 mod lanes;
 mod lease_checks;
+mod limits;
 mod lookup;
 mod migrate;
 #[cfg(all(feature = "server", feature = "api", feature = "sqlite", feature = "worker"))]
@@ -73,12 +76,13 @@ use self::pool::Connector;
 use self::settle::SettleFlush;
 use super::sealed::Sealed;
 use super::{
-    Cancel, Cancelled, CatalogStore, Claim, Claimed, Delete, DeleteKind, DeleteToken, Deleted, Enqueued, Extend,
-    Extended, JobStore, KindPut, Known, List, NotStored, OpenError, Page, Pause, PerItem, Prune, Pruned, PutKind,
-    PutToken, Reap, Reaped, Redrive, Redriven, Resume, Settle, Settled, Stats, StatsRequest, Store, StoreError,
-    TokenDeleted, TokenPut, TokenRecord, Wake,
+    Cancel, Cancelled, CatalogStore, Claim, Claimed, Delete, DeleteGroup, DeleteKind, DeleteToken, Deleted, Enqueued,
+    Extend, Extended, JobStore, KindPut, Known, LimitStore, LimitsPage, LimitsRequest, List, NotStored, OpenError,
+    Page, Pause, PerItem, Prune, Pruned, PutGroup, PutKind, PutQueue, PutToken, QueueLimits, Reap, Reaped, Redrive,
+    Redriven, Resume, SettingsPut, Settle, Settled, Stats, StatsRequest, Store, StoreError, TokenDeleted, TokenPut,
+    TokenRecord, Wake,
 };
-use crate::job::{AttemptRecord, JobId, JobRecord, KindDefinition, NewJob};
+use crate::job::{AttemptRecord, JobFacts, JobId, JobRecord, KindDefinition, NewJob, QueueFacts, QueueName};
 
 /// Jobs in a PostgreSQL database.
 pub struct PostgresStore {
@@ -203,7 +207,7 @@ impl CatalogStore for PostgresStore {
     }
 
     async fn put_kind(&self, put: PutKind) -> Result<KindPut, StoreError> {
-        kinds::put_kind(&self.core, put.definition).await
+        kinds::put_kind(&self.core, put).await
     }
 
     async fn delete_kind(&self, delete: DeleteKind) -> Result<bool, StoreError> {
@@ -228,6 +232,37 @@ impl CatalogStore for PostgresStore {
 
     async fn delete_token(&self, delete: DeleteToken) -> Result<TokenDeleted, StoreError> {
         tokens::delete_token(&self.core, delete.id, delete.last_admin).await
+    }
+}
+
+#[async_trait]
+impl LimitStore for PostgresStore {
+    async fn put_queue(&self, put: PutQueue) -> Result<SettingsPut, StoreError> {
+        limits::put_queue(&self.core, put).await
+    }
+
+    async fn queue(&self, queue: QueueName) -> Result<QueueLimits, StoreError> {
+        limits::queue(&self.core, queue).await
+    }
+
+    async fn put_group(&self, put: PutGroup) -> Result<SettingsPut, StoreError> {
+        limits::put_group(&self.core, put).await
+    }
+
+    async fn delete_group(&self, delete: DeleteGroup) -> Result<bool, StoreError> {
+        limits::delete_group(&self.core, delete).await
+    }
+
+    async fn limits(&self, request: LimitsRequest) -> Result<LimitsPage, StoreError> {
+        limits::limits(&self.core, request).await
+    }
+
+    async fn explain(&self, id: JobId) -> Result<Option<JobFacts>, StoreError> {
+        explain::explain(&self.core, id).await
+    }
+
+    async fn explain_queue(&self, queue: QueueName) -> Result<QueueFacts, StoreError> {
+        explain::explain_queue(&self.core, queue).await
     }
 }
 

@@ -4,7 +4,8 @@
 use super::pool::quoted;
 use super::row::JOB_COLUMNS;
 use super::{
-    claim, counts, extend, kinds, known, lane_scan, lease_checks, lookup, operator, queues, settle, stats, tokens,
+    claim, counts, enqueue_unique, explain, extend, kinds, known, lane_scan, lease_checks, limits, lookup, operator,
+    queues, settle, stats, tokens,
 };
 use crate::planted::{Bug, planted};
 
@@ -35,10 +36,13 @@ statements!(
     dead_letter: claim::DEAD_LETTER,
     delete_ended_checks: lease_checks::DELETE_ENDED_CHECKS,
     delete: operator::DELETE,
+    delete_group: limits::DELETE_GROUP,
     delete_kind: kinds::DELETE_KIND,
     delete_token: tokens::DELETE_TOKEN,
     enqueue: include_str!("enqueue.sql"),
     enqueue_one: include_str!("enqueue_one.sql"),
+    enqueue_with_options: include_str!("enqueue_with_options.sql"),
+    explain: explain::EXPLAIN,
     extend: include_str!("extend.sql"),
     extend_locked: extend::EXTEND_LOCKED,
     forget_empty: stats::FORGET_EMPTY,
@@ -47,6 +51,7 @@ statements!(
     kinds: kinds::KINDS,
     known: known::KNOWN,
     lanes: lane_scan::LANES,
+    limits: limits::LIMITS,
     list: lookup::LIST,
     list_dead: lookup::LIST_DEAD,
     list_dead_floor: lookup::LIST_DEAD_FLOOR,
@@ -56,8 +61,11 @@ statements!(
     oldest_ready: stats::OLDEST_READY,
     pause: queues::PAUSE,
     prune: operator::PRUNE,
+    put_group: limits::PUT_GROUP,
     put_kind: kinds::PUT_KIND,
+    put_queue: limits::PUT_QUEUE,
     put_token: tokens::PUT_TOKEN,
+    queue: limits::QUEUE,
     reap: include_str!("reap.sql"),
     redrive: operator::REDRIVE,
     resume: queues::RESUME,
@@ -70,6 +78,9 @@ statements!(
     stats: stats::STATS,
     stats_of: stats::STATS_OF,
     tokens: tokens::TOKENS,
+    unique_free: enqueue_unique::UNIQUE_FREE,
+    unique_holders: enqueue_unique::UNIQUE_HOLDERS,
+    unique_replace: enqueue_unique::UNIQUE_REPLACE,
 );
 
 /// Appends what a statement changes in the counts. The statement has a `moved (queue, kind, was, is_now)`, one row for
@@ -88,6 +99,8 @@ impl Sql {
 
 /// `COUNTED` and `JOB_COLUMNS` become what they stand for, `SCHEMA.` the schema's name.
 pub(super) fn rendered(text: &str, schema: &str) -> String {
+    // In a text within the text.
+    let text = text.replace("'SCHEMA.", &format!("'{}.", quoted(schema).replace('\'', "''")));
     let text = text.replace("COUNTED\n", &format!("{COUNTED}\n")).replace("JOB_COLUMNS", JOB_COLUMNS);
     text.replace("SCHEMA.", &format!("{}.", quoted(schema)))
 }

@@ -13,6 +13,7 @@ use rusqlite::{CachedStatement, Row, params};
 
 use super::known_lanes::{DueLanes, Rank};
 use super::lanes::{Lane, Position};
+use super::options::ShownOptions;
 use super::row::{Unreadable, UuidBlob, column, timestamp, unreadable};
 use super::transaction::Tx;
 use crate::job::limits::BATCH_MAX;
@@ -23,7 +24,8 @@ use crate::store::Claim;
 pub(super) const DUE_IN_LANE: &str = "
 -- claim: what is due in one lane, behind a position
 SELECT seq, id, run_at, status, lease_token IS NOT NULL, payload, attempts, max_attempts, timeout_ms, idempotency_key,
-       cancel_requested, last_error, created_at
+       cancel_requested, last_error, created_at,
+       CASE WHEN marks & 16 THEN (SELECT o.shown FROM job_options o WHERE o.seq = jobs.seq) END
 FROM jobs INDEXED BY jobs_ready
 WHERE lease_expires_at IS NULL AND finished_at IS NULL AND group_key IS NULL
   AND queue = ?1 AND kind = ?2 AND priority = ?3 AND (run_at, id) > (?4, ?5) AND run_at <= ?6
@@ -53,6 +55,8 @@ pub(super) struct DueJob {
     cancel_requested: bool,
     last_error: Option<String>,
     created_at: i64,
+    /// What a plain job does not have.
+    options: Option<Box<ShownOptions>>,
 }
 
 impl DueJob {
@@ -71,12 +75,14 @@ impl DueJob {
             cancel_requested: column(row, 10, "cancel_requested")?,
             last_error: column(row, 11, "last_error")?,
             created_at: column(row, 12, "created_at")?,
+            options: column::<Option<String>>(row, 13, "options")?
+                .map(|text| Box::new(ShownOptions::read(Some(&text)))),
         })
     }
 
     /// The job as it is once it has been started.
     pub(super) fn started(self, worker: WorkerId, now_micros: i64, expires_at: i64) -> JobRecord {
-        JobRecord {
+        let mut job = JobRecord {
             id: self.id,
             kind: self.kind,
             queue: self.queue,
@@ -88,6 +94,10 @@ impl DueJob {
             run_at: timestamp(self.run_at),
             timeout_ms: self.timeout_ms,
             idempotency_key: self.idempotency_key,
+            group_key: None,
+            cost: None,
+            start_by: None,
+            unique: None,
             cancel_requested: self.cancel_requested,
             locked_by: Some(worker),
             locked_at: Some(timestamp(now_micros)),
@@ -99,7 +109,11 @@ impl DueJob {
             updated_at: timestamp(now_micros),
             started_at: Some(timestamp(now_micros)),
             finished_at: None,
+        };
+        if let Some(options) = self.options {
+            options.add_to(&mut job);
         }
+        job
     }
 }
 

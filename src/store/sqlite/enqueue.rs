@@ -7,6 +7,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 use super::inbox::{Urgency, Verb};
 use super::jobs::job_with_id;
 use super::lanes::{Lane, Position};
+use super::options;
 use super::row::{UuidBlob, micros, timestamp};
 use super::transaction::Tx;
 use crate::job::{JobId, JobRecord, NewJob, Start, Status};
@@ -45,7 +46,7 @@ pub(super) fn enqueue_all(tx: &mut Tx<'_>, jobs: &[NewJob]) -> rusqlite::Result<
         }
         let holder = job.idempotency_key().and_then(|key| holders.get(key)).map(|holder| holder.job);
         match holder.filter(|holder| *holder != job.id()) {
-            Some(holder) => Ok(Enqueued { created: false, job: stored_job(tx.connection(), holder)? }),
+            Some(holder) => Ok(Enqueued::new(false, stored_job(tx.connection(), holder)?)),
             None => enqueue(tx, job),
         }
     });
@@ -105,6 +106,9 @@ fn enqueue(tx: &mut Tx<'_>, job: &NewJob) -> rusqlite::Result<Enqueued> {
         Start::After(delay) => now.saturating_add(delay.as_micros() as i64),
     };
     let digest = job.request_digest();
+    if !job.is_plain() {
+        return enqueue_with_options(tx, job, run_at);
+    }
     let inserted = tx.enqueue_statement()?.execute(params![
         UuidBlob::from(job.id()),
         job.kind().as_str(),
@@ -121,12 +125,47 @@ fn enqueue(tx: &mut Tx<'_>, job: &NewJob) -> rusqlite::Result<Enqueued> {
     ])?;
     if inserted == 0 {
         // By its id: this very job was stored before.
-        return Ok(Enqueued { created: true, job: stored_job(tx.connection(), job.id())? });
+        return Ok(Enqueued::new(true, stored_job(tx.connection(), job.id())?));
     }
     let lane = Lane { queue: job.queue().text(), kind: job.kind().text(), priority: job.priority() };
     tx.moved(&lane, None, Some(Status::Queued));
     tx.add_waiting(lane, Position { run_at, id: *job.id().as_uuid() });
-    Ok(Enqueued { created: true, job: job.as_stored(timestamp(run_at), timestamp(now)) })
+    Ok(Enqueued::new(true, job.as_stored(timestamp(run_at), timestamp(now))))
+}
+
+/// A job with a group, a cost, a start deadline or a unique key.
+fn enqueue_with_options(tx: &mut Tx<'_>, job: &NewJob, run_at: i64) -> rusqlite::Result<Enqueued> {
+    let (now, digest) = (tx.now_micros(), job.request_digest());
+    let marks = options::marks(tx.connection(), job)?;
+    let inserted = tx.statement(options::ENQUEUE_WITH_OPTIONS)?.execute(params![
+        UuidBlob::from(job.id()),
+        job.kind().as_str(),
+        job.queue().as_str(),
+        job.payload().as_str(),
+        job.priority(),
+        job.max_attempts(),
+        run_at,
+        job.timeout_ms(),
+        job.idempotency_key(),
+        digest.as_ref().map(|digest| digest.as_bytes().as_slice()),
+        now,
+        matches!(job.start(), Start::At(_)).then_some(1),
+        job.group_key().map(|group| group.as_str()),
+        marks,
+    ])?;
+    if inserted == 0 {
+        return Ok(Enqueued::new(true, stored_job(tx.connection(), job.id())?));
+    }
+    if marks.unwrap_or(0) & options::mark::OPTIONS != 0 {
+        options::add_options(tx.connection(), job, now)?;
+    }
+    let lane = Lane { queue: job.queue().text(), kind: job.kind().text(), priority: job.priority() };
+    tx.moved(&lane, None, Some(Status::Queued));
+    // Jobs with a group are in lanes of their own.
+    if job.group_key().is_none() {
+        tx.add_waiting(lane, Position { run_at, id: *job.id().as_uuid() });
+    }
+    Ok(Enqueued::new(true, job.as_stored(timestamp(run_at), timestamp(now))))
 }
 
 pub(super) fn known(connection: &Connection, jobs: &[NewJob]) -> rusqlite::Result<Vec<Option<Known>>> {

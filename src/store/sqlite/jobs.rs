@@ -153,6 +153,7 @@ fn delete(tx: &mut Tx<'_>, id: JobId) -> rusqlite::Result<Deleted> {
 /// finished → –, with all that belongs to the job. Also for `prune`.
 pub(super) fn erase(tx: &mut Tx<'_>, seq: i64, id: UuidBlob, lane: &Lane, status: Status) -> rusqlite::Result<()> {
     delete_attempts(tx, id)?;
+    tx.statement("DELETE FROM job_options WHERE seq = ?1")?.execute([seq])?;
     tx.statement("DELETE FROM jobs WHERE seq = ?1")?.execute([seq])?;
     tx.moved(lane, Some(status), None);
     Ok(())

@@ -3,6 +3,7 @@
 use rusqlite::{Connection, Row, params};
 
 use super::inbox::{Urgency, Verb};
+use super::limits::{rate, rate_columns};
 use super::transaction::Tx;
 use crate::job::limits::KINDS_MAX;
 use crate::job::{Kind, KindDefaults, KindDefinition, QueueName};
@@ -14,7 +15,9 @@ impl Verb for PutKind {
     const URGENCY: Urgency = Urgency::Urgent;
 
     fn apply(&mut self, tx: &mut Tx<'_>) -> rusqlite::Result<KindPut> {
-        let KindDefinition { kind, schema, defaults } = &self.definition;
+        let KindDefinition { kind, schema, defaults, concurrency, rate, hidden } = &self.definition;
+        let (rate_limit, rate_per_us, rate_burst) = rate_columns(*rate);
+        let hidden = Some(hidden).filter(|hidden| !hidden.is_empty()).and_then(|all| serde_json::to_string(all).ok());
         let known: bool = tx
             .statement("SELECT EXISTS (SELECT 1 FROM kinds WHERE kind = ?1)")?
             .query_row([kind.as_str()], |row| row.get(0))?;
@@ -23,11 +26,17 @@ impl Verb for PutKind {
             return Ok(KindPut::TooMany);
         }
         tx.statement(
-            "INSERT INTO kinds (kind, schema, queue, priority, max_attempts, timeout_ms, retry)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
+            "INSERT INTO kinds (kind, schema, queue, priority, max_attempts, timeout_ms, retry, concurrency, rate_limit,
+                 rate_per_us, rate_burst, hidden)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)
              ON CONFLICT (kind) DO UPDATE SET schema = excluded.schema, queue = excluded.queue,
                  priority = excluded.priority, max_attempts = excluded.max_attempts,
-                 timeout_ms = excluded.timeout_ms, retry = excluded.retry",
+                 timeout_ms = excluded.timeout_ms, retry = excluded.retry,
+                 concurrency = iif(?13, concurrency, excluded.concurrency),
+                 rate_limit = iif(?13, rate_limit, excluded.rate_limit),
+                 rate_per_us = iif(?13, rate_per_us, excluded.rate_per_us),
+                 rate_burst = iif(?13, rate_burst, excluded.rate_burst),
+                 hidden = iif(?13, hidden, excluded.hidden)",
         )?
         .execute(params![
             kind.as_str(),
@@ -37,6 +46,12 @@ impl Verb for PutKind {
             defaults.max_attempts,
             defaults.timeout_ms,
             defaults.retry.as_ref().and_then(|retry| serde_json::to_string(retry).ok()),
+            concurrency,
+            rate_limit,
+            rate_per_us,
+            rate_burst,
+            hidden,
+            self.keep_limits,
         ])?;
         Ok(if known { KindPut::Changed } else { KindPut::New })
     }
@@ -54,7 +69,9 @@ impl Verb for DeleteKind {
 
 pub(super) fn kinds(connection: &Connection) -> rusqlite::Result<Vec<KindDefinition>> {
     let mut statement = connection.prepare_cached(
-        "SELECT kind, schema, queue, priority, max_attempts, timeout_ms, retry FROM kinds ORDER BY kind",
+        "SELECT kind, schema, queue, priority, max_attempts, timeout_ms, retry, concurrency, rate_limit, rate_per_us,
+                rate_burst, hidden
+         FROM kinds ORDER BY kind",
     )?;
     let rows = statement.query_map([], read_kind)?;
     rows.filter_map(Result::transpose).collect()
@@ -74,5 +91,8 @@ fn read_kind(row: &Row<'_>) -> rusqlite::Result<Option<KindDefinition>> {
             timeout_ms: row.get(5)?,
             retry: text(6)?.and_then(|retry| serde_json::from_str(&retry).ok()),
         },
+        concurrency: row.get(7)?,
+        rate: rate(row, 8)?,
+        hidden: text(11)?.and_then(|hidden| serde_json::from_str(&hidden).ok()).unwrap_or_default(),
     }))
 }

@@ -20,6 +20,7 @@ pub(super) const APPLICATION_ID: i32 = 0x5346_7374;
 const MIGRATIONS: &[Migration] = &[
     Migration::Transactional(include_str!("migrations/0001_jobs.sql")),
     Migration::Transactional(include_str!("migrations/0002_tokens.sql")),
+    Migration::Transactional(include_str!("migrations/0003_limits.sql")),
 ];
 
 /// How one version becomes the next.

@@ -29,6 +29,7 @@ mod due_jobs;
 mod enqueue;
 mod enqueue_in;
 mod error;
+mod explain;
 mod extend;
 mod health;
 mod inbox;
@@ -38,9 +39,11 @@ mod known_lanes;
 mod lane_sweep;
 mod lanes;
 mod lease;
+mod limits;
 mod list;
 mod migrate;
 mod open;
+mod options;
 mod owner;
 mod prune;
 #[cfg(test)]
@@ -72,13 +75,16 @@ use self::queue_counts::SharedCounts;
 use self::readers::Readers;
 use self::time::{StoreTime, adjust_at_open};
 use self::writer::Writer;
-use crate::job::{AttemptRecord, JobId, JobRecord, KindDefinition, NewJob, RetryPolicy};
+use crate::job::{
+    AttemptRecord, JobFacts, JobId, JobRecord, KindDefinition, NewJob, QueueFacts, QueueName, RetryPolicy,
+};
 use crate::store::sealed::Sealed;
 use crate::store::{
-    Cancel, Cancelled, CatalogStore, Claim, Claimed, Clock, Delete, DeleteKind, DeleteToken, Deleted, Enqueued, Extend,
-    Extended, JobStore, KindPut, Known, List, NotStored, OpenError, Page, Pause, PerItem, Prune, Pruned, PutKind,
-    PutToken, Reap, Reaped, Redrive, Redriven, Resume, RetryPolicies, Settle, Settled, Stats, StatsRequest, Store,
-    StoreError, SystemClock, TokenDeleted, TokenPut, TokenRecord, UnrunnableJob, Wake,
+    Cancel, Cancelled, CatalogStore, Claim, Claimed, Clock, Delete, DeleteGroup, DeleteKind, DeleteToken, Deleted,
+    Enqueued, Extend, Extended, JobStore, KindPut, Known, LimitStore, LimitsPage, LimitsRequest, List, NotStored,
+    OpenError, Page, Pause, PerItem, Prune, Pruned, PutGroup, PutKind, PutQueue, PutToken, QueueLimits, Reap, Reaped,
+    Redrive, Redriven, Resume, RetryPolicies, SettingsPut, Settle, Settled, Stats, StatsRequest, Store, StoreError,
+    SystemClock, TokenDeleted, TokenPut, TokenRecord, UnrunnableJob, Wake,
 };
 
 /// Settings of the embedded store.
@@ -299,6 +305,42 @@ impl CatalogStore for SqliteStore {
 
     async fn delete_token(&self, delete: DeleteToken) -> Result<TokenDeleted, StoreError> {
         self.writer.write(delete).await
+    }
+}
+
+#[async_trait]
+impl LimitStore for SqliteStore {
+    async fn put_queue(&self, put: PutQueue) -> Result<SettingsPut, StoreError> {
+        self.writer.write(put).await
+    }
+
+    async fn queue(&self, queue: QueueName) -> Result<QueueLimits, StoreError> {
+        let now_micros = self.time.now_micros();
+        self.readers.read("queue", move |connection| limits::queue(connection, &queue, now_micros)).await
+    }
+
+    async fn put_group(&self, put: PutGroup) -> Result<SettingsPut, StoreError> {
+        self.writer.write(put).await
+    }
+
+    async fn delete_group(&self, delete: DeleteGroup) -> Result<bool, StoreError> {
+        self.writer.write(delete).await
+    }
+
+    async fn limits(&self, request: LimitsRequest) -> Result<LimitsPage, StoreError> {
+        let now_micros = self.time.now_micros();
+        self.readers.read("limits", move |connection| limits::limits(connection, &request, now_micros)).await
+    }
+
+    async fn explain(&self, id: JobId) -> Result<Option<JobFacts>, StoreError> {
+        let now_micros = self.time.now_micros();
+        self.readers.read("explain", move |connection| explain::explain(connection, id, now_micros)).await
+    }
+
+    async fn explain_queue(&self, queue: QueueName) -> Result<QueueFacts, StoreError> {
+        let (counts, now_micros) = (self.counts.clone(), self.time.now_micros());
+        let explain = move |connection: &Connection| explain::explain_queue(connection, &counts, &queue, now_micros);
+        self.readers.read("explain_queue", explain).await
     }
 }
 
