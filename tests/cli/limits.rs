@@ -188,3 +188,24 @@ fn limits_of_the_file_are_set_at_every_start_and_what_it_does_not_name_stays() {
         assert!(done.one_line(2).contains(said), "{table}: {}", done.stderr);
     }
 }
+
+#[test]
+fn the_three_lines_of_the_readme_do_what_they_say() {
+    let readme = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/README.md")).unwrap();
+    let section = readme.split_once("\n## Limits\n").expect("the section").1;
+    let block = section.split("```").nth(1).and_then(|block| block.strip_prefix("sh\n")).expect("its commands");
+    let world = World::new();
+    let server = world.serve(&EXECUTOR);
+    fine(&server, &world, &["kinds", "put", "welcome"]);
+    let program = env!("CARGO_BIN_EXE_steadfast");
+    for line in block.lines() {
+        let command = line.split('#').next().unwrap().replacen("steadfast", program, 1);
+        let done = crate::world::ended(world.program("sh").args(["-c", &command]).env("STEADFAST_URL", &server.url));
+        assert_eq!(done.code, Some(0), "{line}: {}", done.stderr);
+    }
+    let mail = server.json("/queues/mail");
+    assert_eq!((&mail["concurrency"], &mail["rate"]["limit"]), (&json!(50), &json!(100)));
+    assert_eq!(server.json("/jobs")[0]["group_key"], "acme");
+    assert_eq!(server.json("/queues/orders")["groups"]["order"], "strict");
+    server.stop();
+}
