@@ -19,7 +19,7 @@ use super::wire::{
     GroupSettingsDeclaration, GroupSettingsView, LimitView, QueueSettingsDeclaration, QueueSettingsView, QueueView,
 };
 use crate::job::limits::PAGE_MAX;
-use crate::job::{GroupKey, QueueName};
+use crate::job::{GroupKey, LimitScope, QueueName};
 use crate::store::{LimitsRequest, QueueLimits, QueueStats, StatsRequest};
 
 /// Set the limits of a queue and of its groups
@@ -180,11 +180,15 @@ async fn read(api: &Api, name: &QueueName) -> Result<(Option<QueueStats>, QueueL
     Ok((stats.queues.remove(name), limits))
 }
 
-/// A queue that has jobs, is paused or has settings; any other name is 404.
+/// A queue that has jobs, is paused, or has settings or groups with settings; any other name is 404.
 pub(super) async fn known(api: &Api, name: &QueueName) -> Result<(Option<QueueStats>, QueueLimits), Problem> {
     let (queue, limits) = read(api, name).await?;
     if queue.is_none() && limits.settings.is_none() {
-        return Err(Problem::not_found("queue", name));
+        let request = LimitsRequest::new(name.clone()).limit(1);
+        let page = run_to_completion(api, |api| async move { api.queue.limits(request).await }).await??;
+        if !page.items.iter().any(|item| item.limit.scope == LimitScope::Group) {
+            return Err(Problem::not_found("queue", name));
+        }
     }
     Ok((queue, limits))
 }

@@ -31,7 +31,10 @@ async fn explained(server: &Server, id: &str) -> Value {
         assert!(explained.get(field).is_some(), "{field} of {explained}");
     }
     assert_eq!(explained["job_id"], id);
-    assert_eq!((&explained["verdict"], &explained["says"]), (&explained["reasons"][0]["code"], &explained["reasons"][0]["says"]));
+    assert_eq!(
+        (&explained["verdict"], &explained["says"]),
+        (&explained["reasons"][0]["code"], &explained["reasons"][0]["says"])
+    );
     explained
 }
 
@@ -65,11 +68,20 @@ async fn every_reason_is_named_with_its_numbers(world: World) {
 async fn limits_that_are_full_say_so(world: World) {
     let server = world.server().await;
     let rate = json!({"limit": 1, "per_ms": 3_600_000});
-    server.put("/queues/default", json!({"concurrency": 1, "rate": rate, "groups": {"concurrency": 1}})).await.expect(201);
+    server
+        .put("/queues/default", json!({"concurrency": 1, "rate": rate, "groups": {"concurrency": 1}}))
+        .await
+        .expect(201);
     server.put("/kinds/welcome", json!({"concurrency": 1})).await.expect(200);
     enqueue(&server, json!({"group_key": "acme"})).await;
     let held = enqueue(&server, json!({"group_key": "acme"})).await;
-    assert_eq!(server.post("/leases", json!({"worker": "w", "max": 5, "wait_ms": 5000})).await.expect(200)["leases"].as_array().unwrap().len(), 1);
+    assert_eq!(
+        server.post("/leases", json!({"worker": "w", "max": 5, "wait_ms": 5000})).await.expect(200)["leases"]
+            .as_array()
+            .unwrap()
+            .len(),
+        1
+    );
     let explained = explained(&server, &held).await;
     assert_eq!(codes(&explained), ["queue_full", "kind_full", "group_full", "rate"]);
     let group = &explained["reasons"][2];
@@ -114,7 +126,13 @@ async fn a_queue_says_whether_anything_of_it_moves(world: World) {
     let moving = queue().await;
     assert_eq!((codes(&moving), &moving["startable"]), (vec!["startable"], &json!(true)));
     assert_eq!((&moving["reasons"][0]["waiting"], &moving["reasons"][0]["running"]), (&json!(2), &json!(0)));
-    assert_eq!(server.post("/leases", json!({"worker": "w", "max": 5, "wait_ms": 5000})).await.expect(200)["leases"].as_array().unwrap().len(), 1);
+    assert_eq!(
+        server.post("/leases", json!({"worker": "w", "max": 5, "wait_ms": 5000})).await.expect(200)["leases"]
+            .as_array()
+            .unwrap()
+            .len(),
+        1
+    );
     let full = queue().await;
     assert_eq!((&full["verdict"], &full["startable"]), (&json!("queue_full"), &json!(false)));
     server.call("POST", "/queues/default/pause").send().await.expect(200);
@@ -153,7 +171,9 @@ async fn what_is_startable_is_what_a_claim_gets(world: World) {
         assert!(std::time::Instant::now() < deadline, "{leased:?} of {startable:?}");
         let body = json!({"worker": "w", "max": 10, "wait_ms": 500});
         let leases = server.post("/leases", body).await.expect(200);
-        leased.extend(leases["leases"].as_array().unwrap().iter().map(|lease| lease["job"]["id"].as_str().unwrap().to_owned()));
+        leased.extend(
+            leases["leases"].as_array().unwrap().iter().map(|lease| lease["job"]["id"].as_str().unwrap().to_owned()),
+        );
     }
     assert!(server.lease(10).await.is_empty(), "no other is claimed");
     (startable.sort(), leased.sort());

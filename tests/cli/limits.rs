@@ -31,7 +31,10 @@ fn queues_are_limited_and_only_what_is_given_changes() {
     assert_eq!((&changed["concurrency"], &changed["rate"]["burst"]), (&json!(null), &json!(5)));
     assert_eq!(changed["groups"], set["groups"]);
     let replaced = run(&["queues", "set", "mail", "--concurrency", "3", "--replace", "--json"]).json();
-    assert_eq!((&replaced["concurrency"], &replaced["rate"], &replaced["groups"]), (&json!(3), &json!(null), &json!(null)));
+    assert_eq!(
+        (&replaced["concurrency"], &replaced["rate"], &replaced["groups"]),
+        (&json!(3), &json!(null), &json!(null))
+    );
     let refused = server.run(&world, &["queues", "set", "mail", "--concurrency", "0"]);
     assert!(refused.one_line(1).contains("use 1 to 1000000") && refused.stderr.contains("pause"), "{}", refused.stderr);
     let wrong = server.run(&world, &["queues", "set", "mail", "--rate", "fast"]);
@@ -46,12 +49,19 @@ fn groups_are_set_one_by_one_and_put_back() {
     let server = world.serve(&EXECUTOR);
     let run = |arguments: &[&str]| fine(&server, &world, arguments);
     let group = "Acme & Co. / é";
-    assert!(run(&["queues", "groups", "mail", "set", group, "--concurrency", "10", "--weight", "3"]).stdout.contains("is set"));
+    assert!(
+        run(&["queues", "groups", "mail", "set", group, "--concurrency", "10", "--weight", "3"])
+            .stdout
+            .contains("is set")
+    );
     let paused = run(&["queues", "groups", "mail", "set", group, "--pause", "--json"]).json();
     let expected = json!({"concurrency": 10, "rate": null, "weight": 3, "paused": true});
     assert_eq!(paused, expected, "the rest stays");
     let resumed = run(&["queues", "groups", "mail", "set", group, "--resume", "--rate", "5/h", "--json"]).json();
-    assert_eq!((&resumed["paused"], &resumed["rate"]["limit"], &resumed["weight"]), (&json!(false), &json!(5), &json!(3)));
+    assert_eq!(
+        (&resumed["paused"], &resumed["rate"]["limit"], &resumed["weight"]),
+        (&json!(false), &json!(5), &json!(3))
+    );
     let listed = run(&["queues", "groups", "mail"]).stdout;
     assert!(listed.contains(group) && listed.contains("5/h") && !listed.contains("queue "), "{listed}");
     assert!(run(&["queues", "groups", "mail", "reset", group]).stdout.contains("as the others"));
@@ -71,7 +81,8 @@ fn kinds_are_limited_and_jobs_have_groups_costs_deadlines_and_unique_keys() {
     assert_eq!(run(&["kinds", "put", "welcome", "--max-attempts", "7", "--json"]).json()["concurrency"], 5);
     assert!(run(&["kinds"]).stdout.contains("20/m"));
 
-    let options = ["enqueue", "welcome", "--group", "acme", "--cost", "3", "--start-within", "10m", "--unique", "k", "--json"];
+    let options =
+        ["enqueue", "welcome", "--group", "acme", "--cost", "3", "--start-within", "10m", "--unique", "k", "--json"];
     let job = run(&options).json();
     assert_eq!((&job["group_key"], &job["cost"], &job["unique"]["key"]), (&json!("acme"), &json!(3), &json!("k")));
     assert!(job["start_by"].is_string());
@@ -84,7 +95,8 @@ fn kinds_are_limited_and_jobs_have_groups_costs_deadlines_and_unique_keys() {
     let replay = |arguments: &[&str]| run(arguments).stdout;
     replay(&["enqueue", "welcome", "--key", "once"]);
     assert!(replay(&["enqueue", "welcome", "--key", "once"]).contains("idempotency key was known"));
-    let both = server.run(&world, &["enqueue", "welcome", "--start-within", "1m", "--start-by", "2030-01-01T00:00:00Z"]);
+    let both =
+        server.run(&world, &["enqueue", "welcome", "--start-within", "1m", "--start-by", "2030-01-01T00:00:00Z"]);
     assert_eq!(both.code, Some(2));
     server.stop();
 }
@@ -94,13 +106,27 @@ fn why_says_a_sentence_first_and_then_every_reason() {
     let world = World::new();
     let server = world.serve(&EXECUTOR);
     let run = |arguments: &[&str]| fine(&server, &world, arguments);
-    let job = ["enqueue", "summarize_text", r#"{"text":"t"}"#, "--queue", "mail", "--group", "acme", "--delay", "1h", "--json"];
+    let job = [
+        "enqueue",
+        "summarize_text",
+        r#"{"text":"t"}"#,
+        "--queue",
+        "mail",
+        "--group",
+        "acme",
+        "--delay",
+        "1h",
+        "--json",
+    ];
     let id = run(&job).json()["id"].as_str().unwrap().to_owned();
     run(&["queues", "pause", "mail"]);
     let said = run(&["jobs", "why", &id]).stdout;
     let lines: Vec<_> = said.lines().collect();
     assert!(lines[0].starts_with(&format!("job {id}: not due before ")), "{said}");
-    assert!(lines[1].starts_with("  not_due ") && lines[2].starts_with("  queue_paused  queue mail is paused"), "{said}");
+    assert!(
+        lines[1].starts_with("  not_due ") && lines[2].starts_with("  queue_paused  queue mail is paused"),
+        "{said}"
+    );
     assert_eq!(run(&["jobs", "why", &id, "--json"]).json()["verdict"], "not_due");
     let said = run(&["queues", "why", "mail"]).stdout;
     assert!(said.starts_with("queue mail: queue mail is paused: resume it\n"), "{said}");
@@ -116,7 +142,17 @@ fn tables_and_reasons_fit_terminals_of_60_and_80_columns() {
     let queue = "a_queue_with_a_rather_long_name";
     let run = |arguments: &[&str]| fine(&server, &world, arguments);
     run(&["queues", "set", queue, "--concurrency", "50", "--rate", "100/s", "--group-concurrency", "2"]);
-    run(&["queues", "groups", queue, "set", "a-group-with-a-rather-long-name-of-a-customer", "--rate", "1000/250ms", "--weight", "7"]);
+    run(&[
+        "queues",
+        "groups",
+        queue,
+        "set",
+        "a-group-with-a-rather-long-name-of-a-customer",
+        "--rate",
+        "1000/250ms",
+        "--weight",
+        "7",
+    ]);
     let job = ["enqueue", "summarize_text", r#"{"text":"t"}"#, "--queue", queue, "--delay", "1h", "--json"];
     let id = run(&job).json()["id"].as_str().unwrap().to_owned();
     run(&["queues", "pause", queue]);
@@ -159,7 +195,10 @@ fn limits_of_the_file_are_set_at_every_start_and_what_it_does_not_name_stays() {
     let mail = server.json("/queues/mail");
     assert_eq!((&mail["concurrency"], &mail["rate"]["burst"]), (&json!(50), &json!(20)));
     assert_eq!(mail["groups"]["order"], "strict");
-    assert_eq!((&kind(&server, "welcome")["concurrency"], &kind(&server, "summarize_text")["concurrency"]), (&json!(20), &json!(1)));
+    assert_eq!(
+        (&kind(&server, "welcome")["concurrency"], &kind(&server, "summarize_text")["concurrency"]),
+        (&json!(20), &json!(1))
+    );
     let run = |arguments: &[&str]| fine(&server, &world, arguments);
     run(&["queues", "set", "mail", "--concurrency", "1"]);
     run(&["queues", "set", "other", "--concurrency", "1"]);
@@ -173,7 +212,11 @@ fn limits_of_the_file_are_set_at_every_start_and_what_it_does_not_name_stays() {
     assert_eq!(server.json("/queues/other")["concurrency"], 1, "of this one it says nothing");
     assert_eq!(kind(&server, "welcome")["concurrency"], 20, "the file wins");
     let plain = kind(&server, "plain");
-    assert_eq!((&plain["concurrency"], &plain["max_attempts"]), (&json!(1), &json!(7)), "of its limits it says nothing");
+    assert_eq!(
+        (&plain["concurrency"], &plain["max_attempts"]),
+        (&json!(1), &json!(7)),
+        "of its limits it says nothing"
+    );
     assert_eq!(kind(&server, "summarize_text")["concurrency"], json!(null), "gone from the file");
     server.stop();
 

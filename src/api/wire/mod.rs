@@ -25,8 +25,8 @@ pub(super) use lease::{
     SettledView, Settlement, SettlementAnswer,
 };
 pub(super) use limits::{
-    GroupSettingsDeclaration, GroupSettingsView, LimitView, QueueSettingsDeclaration, QueueSettingsView, RateDeclaration,
-    RateView, limits,
+    GroupSettingsDeclaration, GroupSettingsView, LimitView, QueueSettingsDeclaration, QueueSettingsView,
+    RateDeclaration, RateView, limits,
 };
 pub(super) use queue::{QueueView, RatesView, StatsView};
 pub(super) use strict_json::{Nul, check_json};

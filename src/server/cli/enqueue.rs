@@ -194,7 +194,9 @@ impl Enqueue {
 fn known_because(job: &Value, key: Option<&str>) -> &'static str {
     let held = job.get("idempotency_key").map(Value::as_str);
     match held {
-        _ if job.get("replaced") == Some(&Value::Bool(true)) => " (it waited with the same unique key and was replaced)",
+        _ if job.get("replaced") == Some(&Value::Bool(true)) => {
+            " (it waited with the same unique key and was replaced)"
+        }
         Some(held) if key.is_some() && held == key => " (its idempotency key was known)",
         Some(_) => " (a job with its unique key was there)",
         None => " (its key was known)",

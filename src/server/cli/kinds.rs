@@ -94,9 +94,11 @@ fn list(client: &Client, json: bool) -> Result<Exit> {
         print_json(&kinds);
         return Ok(Exit::Ok);
     }
-    let mut table =
-        Table::new(&["KIND", "BUILT IN", "SCHEMA", "QUEUE", "PRIORITY", "MAX ATTEMPTS", "TIMEOUT MS", "LIMIT", "RATE"], &[0, 3])
-            .dropping(&[4, 1, 2, 8, 7]);
+    let mut table = Table::new(
+        &["KIND", "BUILT IN", "SCHEMA", "QUEUE", "PRIORITY", "MAX ATTEMPTS", "TIMEOUT MS", "LIMIT", "RATE"],
+        &[0, 3],
+    )
+    .dropping(&[4, 1, 2, 8, 7]);
     for kind in kinds.as_array().into_iter().flatten() {
         let yes = |yes: bool| if yes { "yes" } else { "no" }.to_owned();
         let has_schema = kind.get("schema").is_some_and(|schema| !schema.is_null());

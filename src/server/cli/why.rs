@@ -37,7 +37,11 @@ fn lines(explanation: &Value, subject: &str, width: Option<usize>) -> Vec<String
         lines.push(format!("{}{n} jobs come before it in its lane", if at_least { "at least " } else { "" }));
     }
     if let Some(workers) = explanation.get("workers").filter(|workers| !workers.is_null()) {
-        lines.push(format!("{} workers ask for it, {} slots free", text(workers, "for_kind"), text(workers, "idle_slots")));
+        lines.push(format!(
+            "{} workers ask for it, {} slots free",
+            text(workers, "for_kind"),
+            text(workers, "idle_slots")
+        ));
     }
     lines
 }

@@ -77,8 +77,7 @@ mod tests {
         let text = "concurrency = 50\nrate = { limit = 100, per_ms = 1000, burst = 20 }\n\
                     groups = { concurrency = 2, rate = { limit = 10, per_ms = 1000 }, order = \"strict\" }";
         let groups = GroupDefaults::default().concurrency(2).rate(Rate::new(10, 1_000)).order(GroupOrder::Strict);
-        let expected =
-            QueueSettings::default().concurrency(50).rate(Rate::new(100, 1_000).burst(20)).groups(groups);
+        let expected = QueueSettings::default().concurrency(50).rate(Rate::new(100, 1_000).burst(20)).groups(groups);
         assert_eq!(read(text).unwrap(), expected);
         assert_eq!(read("").unwrap(), QueueSettings::default());
     }
