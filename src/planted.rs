@@ -126,6 +126,16 @@ pub(crate) enum Bug {
     LiteralsUnjudged,
     /// A redirect is followed.
     RedirectFollowed,
+    /// A settle that comes too late gives back the place of the job's newest lease.
+    GiveBackUnfenced,
+    /// A job that fails permanently keeps its place.
+    DeadLettersKeepPlace,
+    /// A claim takes all it has room for from the group whose turn it is.
+    ShareIgnored,
+    /// A group that had its turn is first again.
+    TurnNotAdvanced,
+    /// A claim does not say when a rate allows the next start.
+    RateWithoutLookAgain,
 }
 
 /// Whether this bug is alive in this process.

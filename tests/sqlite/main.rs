@@ -24,6 +24,7 @@ mod group_commit;
 mod jobs_file;
 mod kill;
 mod lanes;
+mod limits;
 mod manual_edits;
 mod neighbouring_rows;
 mod read_timeout;

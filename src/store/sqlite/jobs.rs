@@ -7,7 +7,9 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::attempts::{archive_attempt, delete_attempts};
 use super::inbox::{Urgency, Verb};
+use super::job_options::{delete_options, options_ended, options_redriven};
 use super::lanes::{Lane, Position};
+use super::marks::Marks;
 use super::row::{UuidBlob, job_columns, read_job_leniently};
 use super::transaction::Tx;
 use crate::job::{JobId, JobRecord, Status};
@@ -36,17 +38,19 @@ struct FoundJob {
     status: Status,
     /// It has been started at least once since it was queued.
     has_attempt: bool,
+    marks: Marks,
 }
 
 fn find(tx: &Tx<'_>, id: JobId) -> rusqlite::Result<Option<FoundJob>> {
-    tx.statement("SELECT seq, queue, kind, priority, status, lease_token IS NOT NULL FROM jobs WHERE id = ?1")?
+    tx.statement("SELECT seq, status, lease_token IS NOT NULL, queue, kind, priority, group_key, marks FROM jobs WHERE id = ?1")?
         .query_row([UuidBlob::from(id)], |row| {
             Ok(FoundJob {
                 seq: row.get(0)?,
-                lane: Lane { queue: row.get(1)?, kind: row.get(2)?, priority: row.get(3)? },
+                lane: Lane::read(row, 3)?,
                 // The table's CHECK allows no other text.
-                status: row.get_ref(4)?.as_str()?.parse().map_err(|_| rusqlite::Error::InvalidQuery)?,
-                has_attempt: row.get(5)?,
+                status: row.get_ref(1)?.as_str()?.parse().map_err(|_| rusqlite::Error::InvalidQuery)?,
+                has_attempt: row.get(2)?,
+                marks: Marks::read(row, 7)?,
             })
         })
         .optional()
@@ -75,12 +79,16 @@ const REQUEST_CANCEL: &str = "
 UPDATE jobs SET cancel_requested = 1, updated_at = ?2 WHERE seq = ?1";
 
 fn cancel(tx: &mut Tx<'_>, id: JobId) -> rusqlite::Result<Cancelled> {
-    let Some(FoundJob { seq, lane, status, .. }) = find(tx, id)? else { return Ok(Cancelled::NotFound) };
+    let Some(FoundJob { seq, lane, status, marks, .. }) = find(tx, id)? else { return Ok(Cancelled::NotFound) };
     let now = tx.now_micros();
     match status {
         Status::Queued | Status::Retrying => {
             tx.statement(CANCEL_WAITING)?.execute(params![seq, now])?;
+            if marks.has_options() {
+                options_ended(tx, seq)?;
+            }
             tx.moved(&lane, Some(status), Some(Status::Cancelled));
+            tx.has_ended(&lane)?;
             tx.look_again([Arc::new(lane)])?;
             Ok(Cancelled::Now)
         }
@@ -122,8 +130,11 @@ fn redrive(tx: &mut Tx<'_>, id: JobId) -> rusqlite::Result<Redriven> {
         archive_attempt(tx, job.seq)?;
     }
     tx.statement(REDRIVE)?.execute(params![job.seq, tx.now_micros()])?;
+    if job.marks.has_options() {
+        options_redriven(tx, job.seq)?;
+    }
     tx.moved(&job.lane, Some(job.status), Some(Status::Queued));
-    tx.add_waiting(job.lane, Position { run_at: tx.now_micros(), id: *id.as_uuid() });
+    tx.add_waiting(job.lane, Position { run_at: tx.now_micros(), id: *id.as_uuid() })?;
     Ok(job_with_id(tx.connection(), id)?.map_or(Redriven::NotFound, Redriven::Queued))
 }
 
@@ -146,14 +157,23 @@ fn delete(tx: &mut Tx<'_>, id: JobId) -> rusqlite::Result<Deleted> {
     if !job.status.is_terminal() && !planted(Bug::RunningDeleted) {
         return Ok(Deleted::NotFinished(job.status));
     }
-    erase(tx, job.seq, UuidBlob::from(id), &job.lane, job.status)?;
+    erase(tx, job.seq, UuidBlob::from(id), &job.lane, job.marks, job.status)?;
     Ok(Deleted::Gone)
 }
 
 /// finished → –, with all that belongs to the job. Also for `prune`.
-pub(super) fn erase(tx: &mut Tx<'_>, seq: i64, id: UuidBlob, lane: &Lane, status: Status) -> rusqlite::Result<()> {
+pub(super) fn erase(
+    tx: &mut Tx<'_>,
+    seq: i64,
+    id: UuidBlob,
+    lane: &Lane,
+    marks: Marks,
+    status: Status,
+) -> rusqlite::Result<()> {
     delete_attempts(tx, id)?;
-    tx.statement("DELETE FROM job_options WHERE seq = ?1")?.execute([seq])?;
+    if marks.has_options() {
+        delete_options(tx, seq)?;
+    }
     tx.statement("DELETE FROM jobs WHERE seq = ?1")?.execute([seq])?;
     tx.moved(lane, Some(status), None);
     Ok(())

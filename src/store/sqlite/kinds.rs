@@ -3,11 +3,27 @@
 use rusqlite::{Connection, Row, params};
 
 use super::inbox::{Urgency, Verb};
-use super::limits::{rate, rate_columns};
+use super::limit_settings::read_rate;
+use super::limits::{Running, count_running, rate_columns};
+use super::marks::Marks;
 use super::transaction::Tx;
 use crate::job::limits::KINDS_MAX;
 use crate::job::{Kind, KindDefaults, KindDefinition, QueueName};
 use crate::store::{DeleteKind, KindPut, PutKind};
+
+const PUT: &str = "
+-- put_kind: ?13: limits and hidden parts of a kind that is declared stay
+INSERT INTO kinds (kind, schema, queue, priority, max_attempts, timeout_ms, retry, concurrency, rate_limit, rate_per_us,
+                   rate_burst, hidden)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)
+ON CONFLICT (kind) DO UPDATE SET schema = excluded.schema, queue = excluded.queue,
+    priority = excluded.priority, max_attempts = excluded.max_attempts,
+    timeout_ms = excluded.timeout_ms, retry = excluded.retry,
+    concurrency = CASE WHEN ?13 THEN concurrency ELSE excluded.concurrency END,
+    rate_limit = CASE WHEN ?13 THEN rate_limit ELSE excluded.rate_limit END,
+    rate_per_us = CASE WHEN ?13 THEN rate_per_us ELSE excluded.rate_per_us END,
+    rate_burst = CASE WHEN ?13 THEN rate_burst ELSE excluded.rate_burst END,
+    hidden = CASE WHEN ?13 THEN hidden ELSE excluded.hidden END";
 
 impl Verb for PutKind {
     type Answer = KindPut;
@@ -16,8 +32,6 @@ impl Verb for PutKind {
 
     fn apply(&mut self, tx: &mut Tx<'_>) -> rusqlite::Result<KindPut> {
         let KindDefinition { kind, schema, defaults, concurrency, rate, hidden } = &self.definition;
-        let (rate_limit, rate_per_us, rate_burst) = rate_columns(*rate);
-        let hidden = Some(hidden).filter(|hidden| !hidden.is_empty()).and_then(|all| serde_json::to_string(all).ok());
         let known: bool = tx
             .statement("SELECT EXISTS (SELECT 1 FROM kinds WHERE kind = ?1)")?
             .query_row([kind.as_str()], |row| row.get(0))?;
@@ -25,20 +39,9 @@ impl Verb for PutKind {
         if !known && declared >= KINDS_MAX {
             return Ok(KindPut::TooMany);
         }
-        tx.statement(
-            "INSERT INTO kinds (kind, schema, queue, priority, max_attempts, timeout_ms, retry, concurrency, rate_limit,
-                 rate_per_us, rate_burst, hidden)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)
-             ON CONFLICT (kind) DO UPDATE SET schema = excluded.schema, queue = excluded.queue,
-                 priority = excluded.priority, max_attempts = excluded.max_attempts,
-                 timeout_ms = excluded.timeout_ms, retry = excluded.retry,
-                 concurrency = iif(?13, concurrency, excluded.concurrency),
-                 rate_limit = iif(?13, rate_limit, excluded.rate_limit),
-                 rate_per_us = iif(?13, rate_per_us, excluded.rate_per_us),
-                 rate_burst = iif(?13, rate_burst, excluded.rate_burst),
-                 hidden = iif(?13, hidden, excluded.hidden)",
-        )?
-        .execute(params![
+        let (limit, per_us, burst) = rate_columns(*rate);
+        let hidden = Some(hidden).filter(|hidden| !hidden.is_empty()).and_then(|hidden| serde_json::to_string(hidden).ok());
+        tx.statement(PUT)?.execute(params![
             kind.as_str(),
             schema.as_ref().map(ToString::to_string),
             defaults.queue.as_ref().map(|queue| queue.as_str()),
@@ -47,12 +50,17 @@ impl Verb for PutKind {
             defaults.timeout_ms,
             defaults.retry.as_ref().and_then(|retry| serde_json::to_string(retry).ok()),
             concurrency,
-            rate_limit,
-            rate_per_us,
-            rate_burst,
+            limit,
+            per_us,
+            burst,
             hidden,
             self.keep_limits,
         ])?;
+        let is_limited = concurrency.is_some() && !(known && self.keep_limits);
+        if is_limited {
+            count_running(tx, Marks::KIND, Running::Kind(kind.as_str()))?;
+        }
+        tx.settings_changed()?;
         Ok(if known { KindPut::Changed } else { KindPut::New })
     }
 }
@@ -63,14 +71,16 @@ impl Verb for DeleteKind {
     const URGENCY: Urgency = Urgency::Urgent;
 
     fn apply(&mut self, tx: &mut Tx<'_>) -> rusqlite::Result<bool> {
-        Ok(tx.statement("DELETE FROM kinds WHERE kind = ?1")?.execute([self.kind.as_str()])? > 0)
+        let was_declared = tx.statement("DELETE FROM kinds WHERE kind = ?1")?.execute([self.kind.as_str()])? > 0;
+        tx.settings_changed()?;
+        Ok(was_declared)
     }
 }
 
 pub(super) fn kinds(connection: &Connection) -> rusqlite::Result<Vec<KindDefinition>> {
     let mut statement = connection.prepare_cached(
-        "SELECT kind, schema, queue, priority, max_attempts, timeout_ms, retry, concurrency, rate_limit, rate_per_us,
-                rate_burst, hidden
+        "SELECT kind, schema, queue, priority, max_attempts, timeout_ms, retry, concurrency, rate_limit,
+                rate_per_us, rate_burst, hidden
          FROM kinds ORDER BY kind",
     )?;
     let rows = statement.query_map([], read_kind)?;
@@ -92,7 +102,7 @@ fn read_kind(row: &Row<'_>) -> rusqlite::Result<Option<KindDefinition>> {
             retry: text(6)?.and_then(|retry| serde_json::from_str(&retry).ok()),
         },
         concurrency: row.get(7)?,
-        rate: rate(row, 8)?,
+        rate: read_rate(row, 8)?,
         hidden: text(11)?.and_then(|hidden| serde_json::from_str(&hidden).ok()).unwrap_or_default(),
     }))
 }

@@ -1,27 +1,43 @@
-//! put_queue, queue, put_group, delete_group, limits: settings of queues and groups, and how much of them is used.
+//! put_queue, queue, put_group, delete_group, limits: settings of queues and groups, and how much of them is used. What a
+//! limit does is in the claim; what gives it back, in whatever ends an attempt.
 
-use rusqlite::{Connection, OptionalExtension, Row, params};
+use rusqlite::{Connection, OptionalExtension, params};
 
+use super::gates::LimitKey;
 use super::inbox::{Urgency, Verb};
+use super::lanes::Lane;
+use super::limit_settings::{GROUP_COLUMNS, QUEUE_COLUMNS, read_group, read_queue};
+use super::marks::Marks;
 use super::row::timestamp;
 use super::transaction::Tx;
+use super::usage::{Used, held_by};
 use crate::job::limits::{PAGE_MAX, SETTINGS_MAX};
-use crate::job::{
-    GroupDefaults, GroupKey, GroupOrder, GroupSettings, LimitFact, LimitScope, QueueName, QueueSettings, Rate,
-};
+use crate::job::{GroupDefaults, GroupKey, GroupSettings, LimitFact, LimitScope, QueueName, QueueSettings, Rate};
 use crate::store::{DeleteGroup, LimitItem, LimitsPage, LimitsRequest, PutGroup, PutQueue, QueueLimits, SettingsPut};
 
-/// The columns of a rate: limit, period in microseconds, burst.
-pub(super) fn rate_columns(rate: Option<Rate>) -> (Option<u32>, Option<u64>, Option<u32>) {
-    (rate.map(|rate| rate.limit), rate.map(|rate| rate.per_ms.saturating_mul(1_000)), rate.map(|rate| rate.burst))
-}
+const PUT_QUEUE: &str = "
+-- put_queue
+INSERT INTO queue_settings (queue, concurrency, rate_limit, rate_per_us, rate_burst, group_concurrency,
+                            group_rate_limit, group_rate_per_us, group_rate_burst, group_order)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)
+ON CONFLICT (queue) DO UPDATE
+SET concurrency = excluded.concurrency, rate_limit = excluded.rate_limit, rate_per_us = excluded.rate_per_us,
+    rate_burst = excluded.rate_burst, group_concurrency = excluded.group_concurrency,
+    group_rate_limit = excluded.group_rate_limit, group_rate_per_us = excluded.group_rate_per_us,
+    group_rate_burst = excluded.group_rate_burst, group_order = excluded.group_order";
 
-/// The rate whose three columns begin here.
-pub(super) fn rate(row: &Row<'_>, first: usize) -> rusqlite::Result<Option<Rate>> {
-    let (limit, per_us): (Option<u32>, Option<u64>) = (row.get(first)?, row.get(first + 1)?);
-    let burst: Option<u32> = row.get(first + 2)?;
-    let rate = limit.zip(per_us).map(|(limit, per_us)| Rate::new(limit, per_us / 1_000));
-    Ok(rate.map(|rate| burst.map_or(rate, |burst| rate.burst(burst))))
+const PUT_GROUP: &str = "
+-- put_group
+INSERT INTO group_settings (queue, group_key, concurrency, rate_limit, rate_per_us, rate_burst, weight, paused)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)
+ON CONFLICT (queue, group_key) DO UPDATE
+SET concurrency = excluded.concurrency, rate_limit = excluded.rate_limit, rate_per_us = excluded.rate_per_us,
+    rate_burst = excluded.rate_burst, weight = excluded.weight, paused = excluded.paused";
+
+/// The columns of a rate, or of none: limit, period, burst.
+pub(super) fn rate_columns(rate: Option<Rate>) -> (Option<u32>, Option<i64>, Option<u32>) {
+    let per_us = rate.map(|rate| i64::try_from(rate.per_ms.saturating_mul(1_000)).unwrap_or(i64::MAX));
+    (rate.map(|rate| rate.limit), per_us, rate.map(|rate| rate.burst))
 }
 
 impl Verb for PutQueue {
@@ -30,37 +46,34 @@ impl Verb for PutQueue {
     const URGENCY: Urgency = Urgency::Urgent;
 
     fn apply(&mut self, tx: &mut Tx<'_>) -> rusqlite::Result<SettingsPut> {
-        let queue = self.queue.as_str();
-        let had: bool = tx
-            .statement("SELECT EXISTS (SELECT 1 FROM queue_settings WHERE queue = ?1)")?
-            .query_row([queue], |row| row.get(0))?;
-        let all: usize = tx.statement("SELECT count(*) FROM queue_settings")?.query_row([], |row| row.get(0))?;
-        if !had && all >= SETTINGS_MAX {
+        let (queue, settings) = (self.queue.as_str(), self.settings);
+        let known = exists(tx, "SELECT 1 FROM queue_settings WHERE queue = ?1", &[queue])?;
+        if !known && count(tx, "SELECT count(*) FROM queue_settings")? >= SETTINGS_MAX {
             return Ok(SettingsPut::TooMany);
         }
-        let QueueSettings { concurrency, rate, groups } = self.settings;
-        let (limit, per_us, burst) = rate_columns(rate);
-        let (group_limit, group_per_us, group_burst) = rate_columns(groups.and_then(|groups| groups.rate));
-        tx.statement(
-            "INSERT OR REPLACE INTO queue_settings (queue, concurrency, rate_limit, rate_per_us, rate_burst,
-                 group_concurrency, group_rate_limit, group_rate_per_us, group_rate_burst, group_order)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
-        )?
-        .execute(params![
+        let (limit, per_us, burst) = rate_columns(settings.rate);
+        let groups = settings.groups;
+        let of_group = rate_columns(groups.and_then(|groups| groups.rate));
+        tx.statement(PUT_QUEUE)?.execute(params![
             queue,
-            concurrency,
+            settings.concurrency,
             limit,
             per_us,
             burst,
             groups.and_then(|groups| groups.concurrency),
-            group_limit,
-            group_per_us,
-            group_burst,
+            of_group.0,
+            of_group.1,
+            of_group.2,
             groups.map(|groups| groups.order.as_str()),
         ])?;
-        // There may be room where there was none.
-        tx.make_ready();
-        Ok(if had { SettingsPut::Changed } else { SettingsPut::New })
+        if settings.concurrency.is_some() {
+            count_running(tx, Marks::QUEUE, Running::Queue(queue))?;
+        }
+        if groups.is_some_and(|groups| groups.concurrency.is_some()) {
+            count_running(tx, Marks::GROUP, Running::Queue(queue))?;
+        }
+        tx.settings_changed()?;
+        Ok(if known { SettingsPut::Changed } else { SettingsPut::New })
     }
 }
 
@@ -70,24 +83,20 @@ impl Verb for PutGroup {
     const URGENCY: Urgency = Urgency::Urgent;
 
     fn apply(&mut self, tx: &mut Tx<'_>) -> rusqlite::Result<SettingsPut> {
-        let (queue, group) = (self.queue.as_str(), self.group.as_str());
-        let had: bool = tx
-            .statement("SELECT EXISTS (SELECT 1 FROM group_settings WHERE queue = ?1 AND group_key = ?2)")?
-            .query_row([queue, group], |row| row.get(0))?;
-        let all: usize = tx.statement("SELECT count(*) FROM group_settings")?.query_row([], |row| row.get(0))?;
-        if !had && all >= SETTINGS_MAX {
+        let (queue, group, settings) = (self.queue.as_str(), self.group.as_str(), self.settings);
+        let known = exists(tx, "SELECT 1 FROM group_settings WHERE queue = ?1 AND group_key = ?2", &[queue, group])?;
+        if !known && count(tx, "SELECT count(*) FROM group_settings")? >= SETTINGS_MAX {
             return Ok(SettingsPut::TooMany);
         }
-        let GroupSettings { concurrency, rate, weight, paused } = self.settings;
-        let (limit, per_us, burst) = rate_columns(rate);
-        tx.statement(
-            "INSERT OR REPLACE INTO group_settings (queue, group_key, concurrency, rate_limit, rate_per_us, rate_burst,
-                 weight, paused)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
-        )?
-        .execute(params![queue, group, concurrency, limit, per_us, burst, weight, paused])?;
-        tx.make_ready();
-        Ok(if had { SettingsPut::Changed } else { SettingsPut::New })
+        let (limit, per_us, burst) = rate_columns(settings.rate);
+        let params =
+            params![queue, group, settings.concurrency, limit, per_us, burst, settings.weight, settings.paused];
+        tx.statement(PUT_GROUP)?.execute(params)?;
+        if settings.concurrency.is_some() {
+            count_running(tx, Marks::GROUP, Running::Group(queue, group))?;
+        }
+        tx.settings_changed()?;
+        Ok(if known { SettingsPut::Changed } else { SettingsPut::New })
     }
 }
 
@@ -97,98 +106,130 @@ impl Verb for DeleteGroup {
     const URGENCY: Urgency = Urgency::Urgent;
 
     fn apply(&mut self, tx: &mut Tx<'_>) -> rusqlite::Result<bool> {
-        let (queue, group) = &self.group;
-        let mut statement = tx.statement("DELETE FROM group_settings WHERE queue = ?1 AND group_key = ?2")?;
-        let deleted = statement.execute([queue.as_str(), group.as_str()])? > 0;
-        tx.make_ready();
-        Ok(deleted)
+        let (queue, group) = (self.group.0.as_str(), self.group.1.as_str());
+        let sql = "DELETE FROM group_settings WHERE queue = ?1 AND group_key = ?2";
+        let had_some = tx.statement(sql)?.execute([queue, group])? > 0;
+        tx.settings_changed()?;
+        Ok(had_some)
     }
 }
 
-const QUEUE_SETTINGS: &str = "
-SELECT concurrency, rate_limit, rate_per_us, rate_burst, group_concurrency, group_rate_limit, group_rate_per_us,
-       group_rate_burst, group_order
-FROM queue_settings WHERE queue = ?1";
+fn exists(tx: &Tx<'_>, sql: &str, names: &[&str]) -> rusqlite::Result<bool> {
+    tx.statement(sql)?.exists(rusqlite::params_from_iter(names))
+}
 
-pub(super) fn queue_settings(connection: &Connection, queue: &str) -> rusqlite::Result<Option<QueueSettings>> {
-    let read = |row: &Row<'_>| {
-        let order: Option<GroupOrder> = row.get::<_, Option<String>>(8)?.and_then(|word| word.parse().ok());
-        let groups = match order {
-            Some(order) => Some(GroupDefaults { concurrency: row.get(4)?, rate: rate(row, 5)?, order }),
-            None => None,
-        };
-        Ok(QueueSettings { concurrency: row.get(0)?, rate: rate(row, 1)?, groups })
+fn count(tx: &Tx<'_>, sql: &str) -> rusqlite::Result<usize> {
+    tx.statement(sql)?.query_row([], |row| row.get(0))
+}
+
+/// Whose leases count for a limit from now on.
+#[derive(Clone, Copy)]
+pub(super) enum Running<'n> {
+    Queue(&'n str),
+    Kind(&'n str),
+    Group(&'n str, &'n str),
+}
+
+/// A limit is set: leases that live already count for it, unless they do.
+pub(super) fn count_running(tx: &mut Tx<'_>, mark: Marks, of: Running<'_>) -> rusqlite::Result<()> {
+    let (condition, names) = match of {
+        Running::Queue(queue) => ("queue = ?2", vec![queue]),
+        Running::Kind(kind) => ("kind = ?2", vec![kind]),
+        Running::Group(queue, group) => ("queue = ?2 AND group_key = ?3", vec![queue, group]),
     };
-    connection.prepare_cached(QUEUE_SETTINGS)?.query_row([queue], read).optional()
+    let grouped = if mark == Marks::GROUP { "AND group_key IS NOT NULL" } else { "" };
+    let sql = format!(
+        "-- put_queue, put_group, put_kind: what runs already counts
+         UPDATE jobs INDEXED BY jobs_leased SET marks = coalesce(marks, 0) | ?1
+         WHERE lease_expires_at IS NOT NULL AND coalesce(marks, 0) & ?1 = 0 AND {condition} {grouped}
+         RETURNING queue, kind, priority, group_key, marks"
+    );
+    let mut statement = tx.connection().prepare(&sql)?;
+    statement.raw_bind_parameter(1, mark)?;
+    for (index, name) in names.into_iter().enumerate() {
+        statement.raw_bind_parameter(index + 2, name)?;
+    }
+    let mut rows = statement.raw_query();
+    let mut lanes = Vec::new();
+    while let Some(row) = rows.next()? {
+        lanes.push(Lane::read(row, 0)?);
+    }
+    drop(rows);
+    for key in lanes.iter().flat_map(|lane| held_by(lane, mark)) {
+        tx.count_also(key, 1);
+    }
+    Ok(())
 }
 
-/// What a row of `usage` says.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Used {
-    pub(super) running: u32,
-    pub(super) tat: Option<i64>,
+/// What is used of a limit, as the file has it.
+pub(super) fn used(connection: &Connection, key: &LimitKey) -> rusqlite::Result<Used> {
+    let sql = "SELECT running, tat FROM usage WHERE scope = ?1 AND name = ?2 AND grp = ?3";
+    let used = connection
+        .prepare_cached(sql)?
+        .query_row(key.columns(), |row| Ok(Used { running: row.get(0)?, tat: row.get(1)? }));
+    Ok(used.optional()?.unwrap_or_default())
 }
 
-pub(super) fn used(connection: &Connection, scope: LimitScope, name: &str, group: &str) -> rusqlite::Result<Used> {
-    let sql = "SELECT max(running, 0), tat FROM usage WHERE scope = ?1 AND name = ?2 AND grp = ?3";
-    let read = |row: &Row<'_>| Ok(Used { running: row.get(0)?, tat: row.get(1)? });
-    let used = connection.prepare_cached(sql)?.query_row([scope.as_str(), name, group], read).optional()?;
-    Ok(used.unwrap_or_default())
-}
-
-/// A limit and how much of it is used.
+/// A limit, with how much of it is used. The rate's next start is of a job of this cost.
 pub(super) fn fact(
-    scope: LimitScope,
-    name: &str,
-    concurrency: Option<u32>,
-    rate: Option<Rate>,
+    key: &LimitKey,
+    (concurrency, rate): (Option<u32>, Option<Rate>),
     used: Used,
-    now_micros: i64,
     cost: u32,
+    now_micros: i64,
 ) -> LimitFact {
-    let mut fact = LimitFact::new(scope, name);
-    (fact.concurrency, fact.rate, fact.running) = (concurrency, rate, used.running);
-    fact.next_at = rate.and_then(|rate| {
-        let admits = rate.admits(cost, rate.available(used.tat, now_micros));
-        (!admits).then(|| timestamp(rate.next_at(used.tat, now_micros, cost)))
-    });
+    let (scope, name) = match key {
+        LimitKey::Queue(name) => (LimitScope::Queue, name),
+        LimitKey::Kind(name) => (LimitScope::Kind, name),
+        LimitKey::Group(_, name) => (LimitScope::Group, name),
+    };
+    let mut fact = LimitFact::new(scope, &**name);
+    (fact.concurrency, fact.rate, fact.running) = (concurrency, rate, u32::try_from(used.running).unwrap_or(0));
+    let rate = rate.filter(|rate| !rate.admits(cost, rate.available(used.tat, now_micros)));
+    fact.next_at = rate.map(|rate| timestamp(rate.next_at(used.tat, now_micros, cost)));
     fact
 }
 
-pub(super) fn queue(connection: &Connection, queue: &QueueName, now_micros: i64) -> rusqlite::Result<QueueLimits> {
-    let settings = queue_settings(connection, queue.as_str())?;
-    let used = used(connection, LimitScope::Queue, queue.as_str(), "")?;
-    let (concurrency, rate) = settings.map_or((None, None), |settings| (settings.concurrency, settings.rate));
-    let usage = fact(LimitScope::Queue, queue.as_str(), concurrency, rate, used, now_micros, 1);
-    let paused = connection
-        .prepare_cached("SELECT EXISTS (SELECT 1 FROM paused_queues WHERE queue = ?1)")?
-        .query_row([queue.as_str()], |row| row.get(0))?;
-    Ok(QueueLimits { settings, paused, usage })
+pub(super) fn stored_settings(connection: &Connection, queue: &str) -> rusqlite::Result<Option<QueueSettings>> {
+    let sql = format!("SELECT {QUEUE_COLUMNS} FROM queue_settings WHERE queue = ?1");
+    connection.prepare_cached(&sql)?.query_row([queue], |row| read_queue(row, 0)).optional()
 }
 
-pub(super) fn group_settings(
+pub(super) fn stored_group(
     connection: &Connection,
     queue: &str,
     group: &str,
 ) -> rusqlite::Result<Option<GroupSettings>> {
-    let sql = "SELECT concurrency, rate_limit, rate_per_us, rate_burst, weight, paused
-               FROM group_settings WHERE queue = ?1 AND group_key = ?2";
-    let read = |row: &Row<'_>| {
-        Ok(GroupSettings { concurrency: row.get(0)?, rate: rate(row, 1)?, weight: row.get(4)?, paused: row.get(5)? })
-    };
-    connection.prepare_cached(sql)?.query_row([queue, group], read).optional()
+    let sql = format!("SELECT {GROUP_COLUMNS} FROM group_settings WHERE queue = ?1 AND group_key = ?2");
+    connection.prepare_cached(&sql)?.query_row([queue, group], |row| read_group(row, 0)).optional()
+}
+
+pub(super) fn is_paused(connection: &Connection, queue: &str) -> rusqlite::Result<bool> {
+    connection.prepare_cached("SELECT 1 FROM paused_queues WHERE queue = ?1")?.exists([queue])
+}
+
+pub(super) fn queue(connection: &Connection, queue: &QueueName, now_micros: i64) -> rusqlite::Result<QueueLimits> {
+    let snapshot = connection.unchecked_transaction()?;
+    queue_in(&snapshot, queue, now_micros)
+}
+
+pub(super) fn queue_in(snapshot: &Connection, queue: &QueueName, now_micros: i64) -> rusqlite::Result<QueueLimits> {
+    let settings = stored_settings(snapshot, queue.as_str())?;
+    let key = LimitKey::Queue(queue.text());
+    let limits = settings.map(|settings| (settings.concurrency, settings.rate)).unwrap_or_default();
+    let usage = fact(&key, limits, used(snapshot, &key)?, 1, now_micros);
+    Ok(QueueLimits { settings, paused: is_paused(snapshot, queue.as_str())?, usage })
 }
 
 const GROUPS: &str = "
 -- limits: the groups of a queue that have leases, a rate in use, or settings of their own, by key
 SELECT grp FROM (
-    SELECT grp FROM (SELECT grp FROM usage
-                     WHERE scope = 'group' AND name = ?1 AND grp > ?2 AND (running > 0 OR tat > ?4)
+    SELECT grp FROM (SELECT grp FROM usage WHERE scope = 'group' AND name = ?1 AND grp > ?2 AND (running > 0 OR tat > ?4)
                      ORDER BY grp LIMIT ?3)
     UNION
-    SELECT group_key FROM (SELECT group_key FROM group_settings
-                           WHERE queue = ?1 AND group_key > ?2 ORDER BY group_key LIMIT ?3)
-) ORDER BY grp LIMIT ?3";
+    SELECT group_key FROM (SELECT group_key FROM group_settings WHERE queue = ?1 AND group_key > ?2
+                           ORDER BY group_key LIMIT ?3))
+ORDER BY grp LIMIT ?3";
 
 pub(super) fn limits(
     connection: &Connection,
@@ -196,28 +237,38 @@ pub(super) fn limits(
     now_micros: i64,
 ) -> rusqlite::Result<LimitsPage> {
     let snapshot = connection.unchecked_transaction()?;
-    let (name, limit) = (request.queue.as_str(), request.limit.clamp(1, PAGE_MAX));
-    let QueueLimits { settings, paused, usage } = queue(&snapshot, &request.queue, now_micros)?;
+    let limit = request.limit.clamp(1, PAGE_MAX);
+    let QueueLimits { settings, paused, usage, .. } = queue_in(&snapshot, &request.queue, now_micros)?;
     let mut items = Vec::new();
     if request.after.is_none() {
         items.push(LimitItem { paused, ..LimitItem::new(usage) });
     }
     let after = request.after.as_ref().map_or("", |group| group.as_str());
+    let mut statement = snapshot.prepare_cached(GROUPS)?;
     // One more than asked for tells whether there is a next page.
-    let mut groups: Vec<String> = snapshot
-        .prepare_cached(GROUPS)?
-        .query_map(params![name, after, limit as i64 + 1, now_micros], |row| row.get(0))?
-        .collect::<rusqlite::Result<_>>()?;
-    let more = groups.len() > limit;
-    groups.truncate(limit);
+    let params = params![request.queue.as_str(), after, limit as i64 + 1, now_micros];
+    let mut keys: Vec<String> = statement.query_map(params, |row| row.get(0))?.collect::<Result<_, _>>()?;
+    let more = keys.len() > limit;
+    keys.truncate(limit);
     let each = settings.and_then(|settings| settings.groups).unwrap_or_default();
-    for group in &groups {
-        let own = group_settings(&snapshot, name, group)?;
-        let set = own.unwrap_or_default();
-        let used = used(&snapshot, LimitScope::Group, name, group)?;
-        let (concurrency, rate) = (set.concurrency.or(each.concurrency), set.rate.or(each.rate));
-        let limit = fact(LimitScope::Group, group, concurrency, rate, used, now_micros, 1);
-        items.push(LimitItem { limit, paused: set.paused, weight: set.weight.unwrap_or(1), own });
+    for key in &keys {
+        items.push(group_item(&snapshot, &request.queue, key, &each, now_micros)?);
     }
-    Ok(LimitsPage { items, next: groups.last().filter(|_| more).map(|group| GroupKey::stored(group)) })
+    let next = keys.last().filter(|_| more).map(|key| GroupKey::stored(key));
+    Ok(LimitsPage { items, next })
+}
+
+fn group_item(
+    snapshot: &Connection,
+    queue: &QueueName,
+    group: &str,
+    each: &GroupDefaults,
+    now_micros: i64,
+) -> rusqlite::Result<LimitItem> {
+    let own = stored_group(snapshot, queue.as_str(), group)?;
+    let set = own.unwrap_or_default();
+    let key = LimitKey::Group(queue.text(), group.into());
+    let limits = (set.concurrency.or(each.concurrency), set.rate.or(each.rate));
+    let limit = fact(&key, limits, used(snapshot, &key)?, 1, now_micros);
+    Ok(LimitItem { limit, paused: set.paused, weight: set.weight.unwrap_or(1), own })
 }

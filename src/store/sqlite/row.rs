@@ -5,7 +5,7 @@ use rusqlite::Row;
 use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSql, ToSqlOutput, ValueRef};
 use uuid::Uuid;
 
-use super::options::ShownOptions;
+use super::job_options::JobOptions;
 use crate::job::{GroupKey, JobId, JobRecord, Json, Kind, LeaseToken, QueueName, WorkerId};
 
 /// What [`read_job_leniently`] reads, in its order.
@@ -13,7 +13,8 @@ macro_rules! job_columns {
     () => {
         "id, kind, queue, payload, status, priority, attempts, max_attempts, run_at, timeout_ms, idempotency_key, \
          cancel_requested, worker, started_at, lease_expires_at, last_error, result, progress, created_at, updated_at, \
-         finished_at, group_key, CASE WHEN marks & 16 THEN (SELECT o.shown FROM job_options o WHERE o.seq = jobs.seq) END"
+         finished_at, group_key, \
+         CASE WHEN marks & 16 THEN (SELECT shown FROM job_options WHERE job_options.seq = jobs.seq) END"
     };
 }
 pub(super) use job_columns;
@@ -41,7 +42,9 @@ pub(super) fn read_job_leniently(row: &Row<'_>) -> Result<JobRecord, Unreadable>
     let result: Option<String> = column(row, 16, "result")?;
     let progress: Option<String> = column(row, 17, "progress")?;
     let group_key: Option<String> = column(row, 21, "group_key")?;
-    let mut job = JobRecord {
+    let options: Option<String> = column(row, 22, "options")?;
+    let options = options.map(|shown| JobOptions::shown(&shown)).unwrap_or_default();
+    Ok(JobRecord {
         id: JobId::from(column::<UuidBlob>(row, 0, "id")?.0),
         kind: parsed::<Kind>(row, 1, "kind")?,
         queue: parsed::<QueueName>(row, 2, "queue")?,
@@ -53,10 +56,10 @@ pub(super) fn read_job_leniently(row: &Row<'_>) -> Result<JobRecord, Unreadable>
         run_at: timestamp(column(row, 8, "run_at")?),
         timeout_ms: column(row, 9, "timeout_ms")?,
         idempotency_key: column(row, 10, "idempotency_key")?,
-        group_key: group_key.as_deref().map(GroupKey::stored),
-        cost: None,
-        start_by: None,
-        unique: None,
+        group_key: group_key.map(|key| GroupKey::stored(&key)),
+        cost: options.cost,
+        start_by: options.start_by,
+        unique: options.unique,
         cancel_requested: column(row, 11, "cancel_requested")?,
         locked_by: match worker.filter(|_| running) {
             Some(name) => Some(WorkerId::new(name).map_err(|error| unreadable("worker", error))?),
@@ -72,9 +75,7 @@ pub(super) fn read_job_leniently(row: &Row<'_>) -> Result<JobRecord, Unreadable>
         updated_at: timestamp(column(row, 19, "updated_at")?),
         started_at,
         finished_at: time_or_null(row, 20, "finished_at")?,
-    };
-    ShownOptions::read(column::<Option<String>>(row, 22, "options")?.as_deref()).add_to(&mut job);
-    Ok(job)
+    })
 }
 
 pub(super) fn column<T: FromSql>(row: &Row<'_>, index: usize, name: &'static str) -> Result<T, Unreadable> {

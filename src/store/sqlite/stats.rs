@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use rusqlite::{Connection, OptionalExtension, ToSql};
 
+use super::lanes::{Group, Lane, lane_behind};
 use super::queue_counts::{QueueCounts, SharedCounts};
 use crate::job::QueueName;
 use crate::job::limits::PRIORITY_MIN;
@@ -128,7 +129,7 @@ fn cut(mut queues: BTreeMap<QueueName, QueueStats>, request: &StatsRequest) -> S
 }
 
 /// When the oldest waiting job of a queue is due, by the first jobs of its lanes.
-fn oldest_run_at(snapshot: &Connection, queue: &str, lanes_max: usize) -> rusqlite::Result<Option<i64>> {
+pub(super) fn oldest_run_at(snapshot: &Connection, queue: &str, lanes_max: usize) -> rusqlite::Result<Option<i64>> {
     let (mut kind, mut priority, mut oldest) = (String::new(), PRIORITY_MIN - 1, None);
     for _ in 0..lanes_max {
         let params: [&dyn ToSql; 3] = [&queue, &kind, &priority];
@@ -145,6 +146,31 @@ fn oldest_run_at(snapshot: &Connection, queue: &str, lanes_max: usize) -> rusqli
         let Some((next_kind, next_priority, run_at)) = found else { break };
         (kind, priority) = (next_kind, next_priority);
         oldest = Some(oldest.map_or(run_at, |oldest: i64| oldest.min(run_at)));
+    }
+    for first in [Group::Fair("".into()), Group::Strict("".into())] {
+        let of_groups = oldest_of_groups(snapshot, queue, first, lanes_max)?;
+        oldest = oldest.into_iter().chain(of_groups).min();
+    }
+    Ok(oldest)
+}
+
+/// The same of the groups of a queue, fair or strict.
+fn oldest_of_groups(
+    snapshot: &Connection,
+    queue: &str,
+    first: Group,
+    lanes_max: usize,
+) -> rusqlite::Result<Option<i64>> {
+    let is_strict = matches!(first, Group::Strict(_));
+    let mut last = Lane { queue: queue.into(), kind: "".into(), priority: PRIORITY_MIN - 1, group: first };
+    let mut oldest: Option<i64> = None;
+    for _ in 0..lanes_max {
+        let Some(found) = lane_behind(snapshot, Some(&last))? else { break };
+        if *found.lane.queue != *queue || matches!(found.lane.group, Group::Strict(_)) != is_strict {
+            break;
+        }
+        oldest = oldest.into_iter().chain(found.head.map(|head| head.run_at)).min();
+        last = found.lane;
     }
     Ok(oldest)
 }

@@ -1,14 +1,22 @@
 //! What a verb works with inside the writer's transaction: the connection, one "now" for all, and the counts it moves.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use rusqlite::{CachedStatement, Connection};
 
 use super::counts::{Moved, MovedCounts};
+use super::due_groups::Served;
 use super::error::store_error;
+use super::gates::LimitKey;
 use super::known_lanes::KnownLanes;
-use super::lanes::{Lane, Position};
+use super::lanes::{Group, Lane, Position};
 use super::lease::ClaimedRows;
+use super::limit_settings::LimitSettings;
+use super::limit_state::LimitState;
+use super::marks::Marks;
+use super::room::RoomTaken;
+use super::usage::{UsageChanges, Used, held_by};
 use crate::job::Status;
 use crate::store::StoreError;
 
@@ -21,6 +29,8 @@ pub(super) struct Tx<'c> {
     made_ready: bool,
     claimed_rows: &'c mut ClaimedRows,
     lanes: &'c mut KnownLanes,
+    limits: &'c mut LimitState,
+    used: UsageChanges,
     enqueue: Option<CachedStatement<'c>>,
 }
 
@@ -40,6 +50,7 @@ impl<'c> Tx<'c> {
         on_item_error: OnItemError,
         claimed_rows: &'c mut ClaimedRows,
         lanes: &'c mut KnownLanes,
+        limits: &'c mut LimitState,
     ) -> Self {
         Self {
             connection,
@@ -49,6 +60,8 @@ impl<'c> Tx<'c> {
             made_ready: false,
             claimed_rows,
             lanes,
+            limits,
+            used: UsageChanges::default(),
             enqueue: None,
         }
     }
@@ -68,16 +81,82 @@ impl<'c> Tx<'c> {
     }
 
     /// A job waits there now. Every write that makes a job wait must say so, or no claim looks for it.
-    pub(super) fn add_waiting(&mut self, lane: Lane, position: Position) {
-        self.lanes.add(lane, position);
+    pub(super) fn add_waiting(&mut self, lane: Lane, position: Position) -> rusqlite::Result<()> {
+        match &lane.group {
+            Group::Strict(_) => self.lanes.look_again(self.connection, [Arc::new(lane)])?,
+            _ => self.lanes.add(lane, position),
+        }
         if position.run_at <= self.now_micros {
             self.made_ready = true;
         }
+        Ok(())
     }
 
     /// Jobs of these lanes no longer wait.
     pub(super) fn look_again(&mut self, lanes: impl IntoIterator<Item = Arc<Lane>>) -> rusqlite::Result<()> {
         self.lanes.look_again(self.connection, lanes)
+    }
+
+    /// A job of a strict group has ended: the next of its group may start.
+    pub(super) fn has_ended(&mut self, lane: &Lane) -> rusqlite::Result<()> {
+        if matches!(lane.group, Group::Strict(_)) {
+            self.lanes.look_again(self.connection, [Arc::new(lane.clone())])?;
+            self.made_ready = true;
+        }
+        Ok(())
+    }
+
+    /// How limits are set.
+    pub(super) fn limit_settings(&self) -> &LimitSettings {
+        &self.limits.settings
+    }
+
+    /// What is used of a limit.
+    pub(super) fn used(&self, key: &LimitKey) -> Used {
+        self.limits.usage.of(key, &self.used)
+    }
+
+    /// What a claim has taken of limits, and who had turns.
+    pub(super) fn took(&mut self, room: RoomTaken, served: HashMap<i16, Served>) {
+        for (key, leases, tat) in room.taken {
+            if let Some(tat) = tat {
+                self.used.set_tat(key.clone(), tat);
+            }
+            self.used.add(key, leases);
+        }
+        room.reached.into_iter().for_each(|(key, until)| self.lanes.close_gate(key, until));
+        if !served.is_empty() {
+            self.lanes.served(served);
+        }
+    }
+
+    /// So many leases of this lane counted for these limits, and live no more.
+    pub(super) fn give_back(&mut self, lane: &Lane, holds: Marks, leases: i64) {
+        for key in held_by(lane, holds) {
+            self.made_ready |= self.lanes.open_gate(&key);
+            self.used.add(key, -leases);
+        }
+    }
+
+    /// So many leases that live already count for a limit from now on.
+    pub(super) fn count_also(&mut self, key: LimitKey, leases: i64) {
+        self.used.add(key, leases);
+        // What is known of their rows is no longer so.
+        self.claimed_rows.forget();
+    }
+
+    /// Limits were set. There may be room where there was none.
+    pub(super) fn settings_changed(&mut self) -> rusqlite::Result<()> {
+        self.limits.have_settings_changed = true;
+        self.limits.read_settings(self.connection, self.lanes)?;
+        self.made_ready = true;
+        Ok(())
+    }
+
+    /// Forgets rates that nobody has used for long enough, a bounded number.
+    pub(super) fn forget_idle_rates(&mut self, max: usize) {
+        let idle = self.limits.usage.idle(self.now_micros, max);
+        idle.into_iter().for_each(|key| self.used.touch(key));
     }
 
     pub(super) fn set_paused(&mut self, queue: &str, paused: bool) {
@@ -140,7 +219,7 @@ impl<'c> Tx<'c> {
                 answers.push(Ok(f(self, item)?));
                 continue;
             }
-            let moved = self.moved.clone();
+            let (moved, used) = (self.moved.clone(), self.used.clone());
             self.connection.execute_batch("SAVEPOINT item")?;
             match f(self, item) {
                 Ok(answer) => {
@@ -149,7 +228,7 @@ impl<'c> Tx<'c> {
                 }
                 Err(error) => {
                     self.connection.execute_batch("ROLLBACK TO item; RELEASE item")?;
-                    self.moved = moved;
+                    (self.moved, self.used) = (moved, used);
                     self.lanes.rolled_back(self.connection)?;
                     answers.push(Err(store_error("one item of a batch", error)));
                 }
@@ -160,7 +239,9 @@ impl<'c> Tx<'c> {
 
     /// Writes the counts: a row for each kind and queue, however many jobs moved. Part of every transaction. Answers what
     /// it wrote, for the sums in memory.
-    pub(super) fn write_counts(&mut self) -> rusqlite::Result<MovedCounts> {
-        std::mem::take(&mut self.moved).write(self.connection)
+    pub(super) fn write_counts(&mut self) -> rusqlite::Result<(MovedCounts, UsageChanges)> {
+        let used = std::mem::take(&mut self.used);
+        used.write(self.connection, &self.limits.usage, self.now_micros)?;
+        Ok((std::mem::take(&mut self.moved).write(self.connection)?, used))
     }
 }

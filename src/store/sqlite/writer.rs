@@ -16,6 +16,7 @@ use super::health::WriterHealth;
 use super::inbox::{AnyRequest, Closed, Inbox, Request, Urgency, Verb};
 use super::known_lanes::KnownLanes;
 use super::lease::ClaimedRows;
+use super::limit_state::LimitState;
 use super::queue_counts::SharedCounts;
 use super::time::{StoreTime, shift_times};
 use super::transaction::{OnItemError, Tx};
@@ -52,6 +53,7 @@ impl Writer {
             syncs: None,
             claimed_rows: ClaimedRows::default(),
             lanes: KnownLanes::default(),
+            limits: LimitState::default(),
             counts,
         };
         let thread = std::thread::Builder::new().name("steadfast-writer".into()).spawn(move || {
@@ -135,6 +137,7 @@ struct WriterThread {
     syncs: Option<bool>,
     claimed_rows: ClaimedRows,
     lanes: KnownLanes,
+    limits: LimitState,
     counts: SharedCounts,
 }
 
@@ -190,6 +193,12 @@ impl WriterThread {
             if self.time.clock_step().is_some() || self.lanes.rolled_back(&self.connection).is_err() {
                 self.lanes.forget();
             }
+            // Else they are read with the lanes.
+            if std::mem::take(&mut self.limits.have_settings_changed)
+                && self.limits.read_settings(&self.connection, &mut self.lanes).is_err()
+            {
+                self.lanes.forget();
+            }
             self.lanes.end_transaction();
         }
         result.map_err(|error| {
@@ -240,12 +249,16 @@ impl WriterThread {
             self.lanes.forget();
         }
         let now_micros = step.map_or_else(|| self.time.now_micros(), |step| step.to_micros);
-        self.lanes.catch_up(&self.connection, now_micros)?;
-        let mut tx = Tx::new(&self.connection, now_micros, on_item_error, &mut self.claimed_rows, &mut self.lanes);
+        if self.lanes.catch_up(&self.connection, now_micros)? {
+            self.limits.read(&self.connection, &mut self.lanes)?;
+            self.claimed_rows.forget();
+        }
+        let lanes = (&mut self.lanes, &mut self.limits);
+        let mut tx = Tx::new(&self.connection, now_micros, on_item_error, &mut self.claimed_rows, lanes.0, lanes.1);
         for request in requests {
             request.apply(&mut tx)?;
         }
-        let moved = tx.write_counts()?;
+        let (moved, used) = tx.write_counts()?;
         let made_ready = tx.has_made_ready();
         drop(tx);
         self.lanes.debug_check(&self.connection)?;
@@ -253,6 +266,9 @@ impl WriterThread {
         self.counts.add(moved.iter().map(|(key, by)| (&key.queue, by)));
         self.counts.debug_check(&self.connection);
         self.lanes.end_transaction();
+        self.limits.have_settings_changed = false;
+        self.limits.usage.committed(used, now_micros);
+        self.limits.usage.debug_check(&self.connection, now_micros);
         if let Some(step) = step {
             self.time.adopt(step);
         }

@@ -71,5 +71,7 @@ CREATE TABLE usage (
     grp     TEXT    NOT NULL DEFAULT '',
     running INTEGER NOT NULL DEFAULT 0,
     tat     INTEGER,
+    -- When it was last changed: how far ahead of that `tat` is tells what it is worth after the clock was set.
+    updated_at INTEGER NOT NULL,
     PRIMARY KEY (scope, name, grp)
 ) STRICT, WITHOUT ROWID;
