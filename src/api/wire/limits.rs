@@ -109,18 +109,20 @@ impl From<GroupOrder> for OrderName {
 
 impl QueueSettingsDeclaration {
     pub(in crate::api) fn settings(self) -> Result<QueueSettings, Problem> {
-        let mut settings = QueueSettings::default();
-        (settings.concurrency, settings.rate) = limits("", self.concurrency, self.rate)?;
-        if let Some(given) = self.groups {
-            let mut groups = GroupDefaults::default();
-            (groups.concurrency, groups.rate) = limits("groups.", given.concurrency, given.rate)?;
-            groups.order = match given.order {
-                OrderName::Fair => GroupOrder::Fair,
-                OrderName::Strict => GroupOrder::Strict,
-            };
-            settings.groups = Some(groups);
-        }
-        Ok(settings)
+        let (concurrency, rate) = limits("", self.concurrency, self.rate)?;
+        let groups = self.groups.map(GroupDefaultsDeclaration::defaults).transpose()?;
+        Ok(QueueSettings { concurrency, rate, groups })
+    }
+}
+
+impl GroupDefaultsDeclaration {
+    fn defaults(self) -> Result<GroupDefaults, Problem> {
+        let (concurrency, rate) = limits("groups.", self.concurrency, self.rate)?;
+        let order = match self.order {
+            OrderName::Fair => GroupOrder::Fair,
+            OrderName::Strict => GroupOrder::Strict,
+        };
+        Ok(GroupDefaults { concurrency, rate, order })
     }
 }
 
@@ -145,11 +147,10 @@ pub(in crate::api) struct GroupSettingsDeclaration {
 
 impl GroupSettingsDeclaration {
     pub(in crate::api) fn settings(self) -> Result<GroupSettings, Problem> {
-        let mut settings = GroupSettings::default().paused(self.paused.unwrap_or(false));
-        (settings.concurrency, settings.rate) = limits("", self.concurrency, self.rate)?;
+        let (concurrency, rate) = limits("", self.concurrency, self.rate)?;
         let weight = self.weight.map(|given| unsigned("weight", given, WEIGHT_MAX.into())).transpose()?;
-        settings.weight = weight.map(|turns| turns as u32);
-        Ok(settings)
+        let weight = weight.map(|turns| turns as u32);
+        Ok(GroupSettings { concurrency, rate, weight, paused: self.paused.unwrap_or(false) })
     }
 }
 

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 
 use super::{only, typed};
-use crate::job::{GroupDefaults, QueueName, QueueSettings, Rate};
+use crate::job::{GroupDefaults, GroupOrder, QueueName, QueueSettings, Rate};
 
 /// One of them.
 #[derive(Debug)]
@@ -47,18 +47,15 @@ pub(super) fn queue(name: &str, table: toml::Table) -> Result<QueueTable, String
     only(&table, &["concurrency", "rate", "groups"])?;
     let keys: QueueKeys = typed(table)?;
     let queue = QueueName::new(name).map_err(|error| error.to_string())?;
-    let mut settings = QueueSettings::default();
-    settings.concurrency = keys.concurrency;
-    settings.rate = keys.rate.map(Rate::from);
-    if let Some(keys) = keys.groups {
-        let mut groups = GroupDefaults::default();
-        groups.concurrency = keys.concurrency;
-        groups.rate = keys.rate.map(Rate::from);
-        if let Some(order) = keys.order {
-            groups.order = order.parse().map_err(|error: crate::job::Refusal| error.to_string())?;
+    let groups = match keys.groups {
+        Some(GroupKeys { concurrency, rate, order }) => {
+            let order =
+                order.map(|order| order.parse::<GroupOrder>()).transpose().map_err(|error| error.to_string())?;
+            Some(GroupDefaults { concurrency, rate: rate.map(Rate::from), order: order.unwrap_or_default() })
         }
-        settings.groups = Some(groups);
-    }
+        None => None,
+    };
+    let settings = QueueSettings { concurrency: keys.concurrency, rate: keys.rate.map(Rate::from), groups };
     settings.check().map_err(|error| error.to_string())?;
     Ok(QueueTable { queue, settings })
 }
@@ -66,7 +63,6 @@ pub(super) fn queue(name: &str, table: toml::Table) -> Result<QueueTable, String
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::job::GroupOrder;
 
     fn read(text: &str) -> Result<QueueSettings, String> {
         queue("mail", text.parse().unwrap()).map(|table| table.settings)
