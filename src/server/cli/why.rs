@@ -30,18 +30,17 @@ fn lines(explanation: &Value, subject: &str, width: Option<usize>) -> Vec<String
         lines.extend(wrapped(&line, code_width + 4, width));
     }
     if explanation.get("since").is_some_and(|since| !since.is_null()) {
-        lines.push(format!("so since {} ({})", text(explanation, "since"), age(explanation, "since")));
+        let since = format!("so since {} ({})", text(explanation, "since"), age(explanation, "since"));
+        lines.extend(wrapped(&since, 0, width));
     }
     if let Some(n) = explanation.pointer("/ahead/n").and_then(Value::as_u64).filter(|n| *n > 0) {
         let at_least = explanation.pointer("/ahead/at_least").and_then(Value::as_bool).unwrap_or(false);
-        lines.push(format!("{}{n} jobs come before it in its lane", if at_least { "at least " } else { "" }));
+        let ahead = format!("{}{n} jobs come before it in its lane", if at_least { "at least " } else { "" });
+        lines.extend(wrapped(&ahead, 0, width));
     }
     if let Some(workers) = explanation.get("workers").filter(|workers| !workers.is_null()) {
-        lines.push(format!(
-            "{} workers ask for it, {} slots free",
-            text(workers, "for_kind"),
-            text(workers, "idle_slots")
-        ));
+        let asking = [text(workers, "for_kind"), text(workers, "idle_slots")];
+        lines.extend(wrapped(&format!("{} workers ask for it, {} slots free", asking[0], asking[1]), 0, width));
     }
     lines
 }
