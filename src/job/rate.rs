@@ -61,8 +61,9 @@ impl Rate {
 
     /// How many starts are allowed now. `tat` is the theoretical arrival time; `None`: nothing has started yet.
     pub fn available(&self, tat: Option<i64>, now: i64) -> u32 {
-        let (step, ahead) = (self.step_us(), tat.unwrap_or(now).saturating_sub(now).max(0));
-        ((f64::from(self.burst) * step - ahead as f64) / step).floor().clamp(0.0, f64::from(self.burst)) as u32
+        let ahead = tat.unwrap_or(now).saturating_sub(now).max(0);
+        // Counted from the burst: with nothing ahead it must be exactly that.
+        self.burst.saturating_sub((ahead as f64 / self.step_us()).ceil() as u32)
     }
 
     /// Whether a job of this cost may start while `available` starts are allowed. One that is dearer than the whole burst

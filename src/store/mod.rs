@@ -32,7 +32,6 @@ pub mod sqlite;
 mod stats;
 mod token;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
-#[cfg_attr(not(test), allow(dead_code, reason = "claims from group lanes are being built"))]
 mod turns;
 mod wake;
 mod wrapped;

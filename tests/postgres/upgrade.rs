@@ -25,8 +25,15 @@ use crate::support::postgres::{CLOCK, Cluster, TestDatabase};
 use crate::work::{checked, claim};
 
 /// What takes a database that no release has made yet back to an earlier version.
-const TAKE_BACK: [(usize, &str); 1] =
-    [(1, "DROP TABLE tokens, had_token; DELETE FROM steadfast_migrations WHERE version > 1")];
+const TAKE_BACK: [(usize, &str); 2] = [
+    (
+        2,
+        "DROP TABLE queue_settings, group_settings, usage; DROP SEQUENCE group_seq;
+         ALTER TABLE kinds DROP concurrency, DROP rate_limit, DROP rate_per_us, DROP rate_burst, DROP hidden;
+         ALTER TABLE jobs DROP unique_shown; DELETE FROM steadfast_migrations WHERE version > 2",
+    ),
+    (1, "DROP TABLE tokens, had_token; DELETE FROM steadfast_migrations WHERE version > 1"),
+];
 
 /// Half an hour: how far in the future what is not due yet is.
 const LATER: Duration = Duration::from_secs(30 * 60);

@@ -9,6 +9,7 @@ use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
+use super::claim_limited::{self, UsageLocks};
 use super::core::{Core, decode};
 use super::error::{DbError, Effect, Retries};
 use super::lane_scan::scan;
@@ -29,11 +30,14 @@ dead AS (
     UPDATE SCHEMA.jobs j
     SET status = 'failed_permanent', attempts = j.attempts - 1, last_error = t.reason, finished_at = now(),
         died_at = now(), updated_at = now(), worker = NULL, lease_token = NULL, lease_ms = NULL, lease_expires_at = NULL,
-        started_at = (SELECT a.started_at FROM SCHEMA.attempts a WHERE a.job_id = j.id ORDER BY a.seq DESC LIMIT 1)
+        started_at = (SELECT a.started_at FROM SCHEMA.attempts a WHERE a.job_id = j.id ORDER BY a.seq DESC LIMIT 1),
+        running_group = NULL, unique_key = CASE WHEN j.unique_while = 2 THEN j.unique_key END
     FROM told t
     WHERE j.id = t.id AND j.lease_token = t.token AND j.lease_expires_at IS NOT NULL
-    RETURNING j.queue, j.kind
+    RETURNING j.queue, j.kind, j.group_key, j.holds
 ),
+ended AS (SELECT d.queue, d.kind, d.group_key, d.holds FROM dead d),
+GIVEN_BACK,
 moved AS (SELECT d.queue, d.kind, 'running' AS was, 'failed_permanent' AS is_now FROM dead d),
 COUNTED
 SELECT count(*) FROM dead";
@@ -46,7 +50,7 @@ const STEPS_MAX: usize = 4;
 
 /// Whose rows to ask for.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Reach {
+pub(super) enum Reach {
     /// From each lane as many as are among the best of all.
     Best,
     /// From each lane as many as it may take: others may have locked what looked best.
@@ -66,19 +70,34 @@ pub(super) async fn claim(core: &Core, claim: Claim) -> Result<Claimed, StoreErr
             Err(error) => retries.again(error).await?,
         }
     };
-    let claimed = Claimed::of(&claim, leases(core, claim.lease, gathered.rows).await?);
+    let Gathered { rows, left_out, more, left_ahead, look_again } = gathered;
+    let claimed = Claimed::of(&claim, leases(core, claim.lease, rows).await?);
     // Lanes that were not asked may have what the others had not.
-    let more = claimed.more || gathered.left_out;
-    let look_again = if more { None } else { core.lanes.look_again(&claim) };
-    Ok(Claimed { more, look_again, ..claimed })
+    let more = claimed.more || left_out || more;
+    let known =
+        || [look_again, core.lanes.look_again(&claim), core.groups.look_again(&claim)].into_iter().flatten().min();
+    let look_again = if more { None } else { known() };
+    Ok(Claimed { more, look_again, left_ahead, ..claimed })
 }
 
 /// What a claim has leased so far.
 #[derive(Default)]
-struct Gathered {
-    rows: Vec<Row>,
+pub(super) struct Gathered {
+    pub(super) rows: Vec<Row>,
     /// There are lanes that the last step did not ask.
     left_out: bool,
+    /// Limits have cut what was claimed.
+    pub(super) more: bool,
+    /// Jobs with a limit were not prefetched.
+    pub(super) left_ahead: bool,
+    /// When a limit allows the next start.
+    look_again: Option<Duration>,
+}
+
+impl Gathered {
+    pub(super) fn look_again_in(&mut self, wait: Duration) {
+        self.look_again = Some(self.look_again.map_or(wait, |sooner| sooner.min(wait)));
+    }
 }
 
 async fn try_claim(core: &Core, claim: &Claim) -> Result<Gathered, DbError> {
@@ -96,19 +115,19 @@ async fn try_claim(core: &Core, claim: &Claim) -> Result<Gathered, DbError> {
 }
 
 async fn gather(core: &Core, connection: &Object, claim: &Claim, gathered: &mut Gathered) -> Result<(), DbError> {
-    let looked = core.lanes.scan_is_due();
+    let looked = core.lanes.scan_is_due() || core.groups.is_stale();
     if looked {
         scan(core, connection).await?;
     }
     let reach = if core.lanes.was_short() { Reach::Everything } else { Reach::Best };
-    let is_empty = step(core, connection, claim, reach, gathered).await?;
+    let is_empty = step(core, connection, claim, (reach, UsageLocks::Skip), gathered).await?;
     let has_seen_all = looked && reach == Reach::Everything && is_empty;
     let rows = &gathered.rows;
     if !has_seen_all && !claim.is_full(rows.len(), || payload_bytes(rows)) {
         if !looked && core.lanes.may_scan() {
             scan(core, connection).await?;
         }
-        step(core, connection, &rest(claim, rows), Reach::Everything, gathered).await?;
+        step(core, connection, &rest(claim, rows), (Reach::Everything, UsageLocks::Wait), gathered).await?;
     }
     // Lanes that were found to be empty make way for others.
     for _ in 0..STEPS_MAX {
@@ -116,7 +135,7 @@ async fn gather(core: &Core, connection: &Object, claim: &Claim, gathered: &mut 
         if !gathered.left_out || claim.is_full(rows.len(), || payload_bytes(rows)) {
             break;
         }
-        step(core, connection, &rest(claim, rows), Reach::Everything, gathered).await?;
+        step(core, connection, &rest(claim, rows), (Reach::Everything, UsageLocks::Wait), gathered).await?;
     }
     Ok(())
 }
@@ -127,7 +146,7 @@ fn rest(claim: &Claim, rows: &[Row]) -> Claim {
     Claim { max: claim.max - rows.len(), max_bytes, ..claim.clone() }
 }
 
-fn payload_bytes(rows: &[Row]) -> usize {
+pub(super) fn payload_bytes(rows: &[Row]) -> usize {
     rows.iter().map(|row| row.try_get::<_, &str>(3).map_or(0, str::len)).sum()
 }
 
@@ -136,12 +155,17 @@ async fn step(
     core: &Core,
     connection: &Object,
     claim: &Claim,
-    reach: Reach,
+    (reach, locks): (Reach, UsageLocks),
     gathered: &mut Gathered,
 ) -> Result<bool, DbError> {
     let generation = core.lanes.generation();
     let AskedLanes { lanes, left_out } = core.lanes.for_claim(claim);
     gathered.left_out = left_out;
+    let groups = core.groups.choose(claim);
+    if !groups.is_empty() || lanes.iter().any(|(lane, _)| core.groups.is_limited(lane)) {
+        let lanes = claim_limited::AskedLanes { ungrouped: &lanes, groups: &groups };
+        return claim_limited::step(core, connection, claim, (reach, locks), lanes, gathered).await;
+    }
     if lanes.is_empty() {
         core.lanes.claimed(generation, std::iter::empty(), true);
         return Ok(true);
@@ -171,7 +195,7 @@ async fn step(
         &(of_each as i64),
     ];
     let mut rows = connection.query(&statement, &params).await?;
-    rows.retain(|row| !log_if_spent(row));
+    rows.retain(|row| !log_if_unstarted(row));
     remember_checks(core, &checks, &rows)?;
     let reached = reached(&rows)?;
     let short = !claim.is_full(rows.len(), || payload_bytes(&rows));
@@ -188,13 +212,14 @@ async fn step(
     Ok(is_empty)
 }
 
-/// Whether the claim found no attempt left and made it a dead letter.
-fn log_if_spent(row: &Row) -> bool {
-    let is_spent = row.try_get::<_, Option<Uuid>>(JOB_COLUMN_COUNT).is_ok_and(|token| token.is_none());
-    if is_spent {
+/// Whether the claim did not start it: no attempt was left, which makes it a dead letter, or its start deadline had passed.
+pub(super) fn log_if_unstarted(row: &Row) -> bool {
+    let is_unstarted = row.try_get::<_, Option<Uuid>>(JOB_COLUMN_COUNT).is_ok_and(|token| token.is_none());
+    // A job that was not started in time has ended as its caller asked.
+    if is_unstarted && row.try_get::<_, &str>(4).is_ok_and(|status| status == "failed_permanent") {
         unrunnable(row, row.try_get(6).unwrap_or(0), row.try_get(15).unwrap_or_default()).log();
     }
-    is_spent
+    is_unstarted
 }
 
 fn unrunnable(row: &Row, attempts: i32, error: &str) -> UnrunnableJob {
@@ -204,7 +229,7 @@ fn unrunnable(row: &Row, attempts: i32, error: &str) -> UnrunnableJob {
 }
 
 /// Keeps in mind which leases each check is about.
-fn remember_checks(core: &Core, checks: &[Uuid], rows: &[Row]) -> Result<(), DbError> {
+pub(super) fn remember_checks(core: &Core, checks: &[Uuid], rows: &[Row]) -> Result<(), DbError> {
     let mut leases: Vec<(PgTimestamp, Vec<Uuid>)> = checks.iter().map(|_| (PgTimestamp::MAX, Vec::new())).collect();
     for row in rows {
         let nth: i64 = row.try_get(JOB_COLUMN_COUNT + 2)?;

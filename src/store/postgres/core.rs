@@ -9,13 +9,15 @@ use tokio_postgres::types::ToSql;
 
 use super::counts::ChangeMark;
 use super::error::{DbError, Effect, Retries};
-use super::lanes::Lanes;
+use super::group_lanes::GroupLanes;
+use super::lanes::{LanePosition, Lanes};
 use super::lease_checks::LeaseChecks;
 use super::pool::{Connector, Pool};
 use super::settings::PostgresSettings;
 use super::sql::Sql;
 use super::timestamp::PgTimestamp;
 use super::wake::Notifier;
+use crate::job::JobRecord;
 use crate::store::{RetryPolicies, StoreError};
 
 /// What a write in this session would meet: the session's default, as the server's settings have it by now, or a
@@ -30,6 +32,7 @@ pub(super) struct Core {
     pub(super) heartbeats: Pool,
     pub(super) sql: Sql,
     pub(super) lanes: Lanes,
+    pub(super) groups: GroupLanes,
     pub(super) checks: LeaseChecks,
     pub(super) change_mark: ChangeMark,
     pub(super) notifier: Notifier,
@@ -47,12 +50,26 @@ impl Core {
             heartbeats: Pool::new(&connector.on_a_thread_of_its_own()?, settings, 1),
             sql: Sql::new(&settings.schema),
             lanes: Lanes::new(settings.low_water_marks, notifier.wake().listen()),
+            groups: GroupLanes::default(),
             checks: LeaseChecks::default(),
             change_mark: ChangeMark::new(settings.low_water_marks),
             notifier,
             shown: connector.shown.clone(),
             retry: settings.retry.clone(),
         })
+    }
+
+    /// These jobs wait now, by this process.
+    pub(super) fn lower<'j>(&self, jobs: impl Iterator<Item = &'j JobRecord>) {
+        let mut ungrouped = Vec::new();
+        for job in jobs {
+            let lane = LanePosition::from(job);
+            match &job.group_key {
+                Some(group) => self.groups.lower(&lane.0, group.as_str(), lane.1, lane.2),
+                None => ungrouped.push(lane),
+            }
+        }
+        self.lanes.lower(ungrouped.into_iter());
     }
 
     /// Runs one statement in its own transaction, with retries.

@@ -163,7 +163,7 @@ impl EnqueueFlush {
             return Ok(answers);
         }
         let new = answers.iter().flatten().filter(|one| one.created || one.replaced).map(|one| &one.job);
-        self.core.lanes.lower(new.clone().map(Into::into));
+        self.core.lower(new.clone());
         match carried {
             Some(carried) if new.clone().next().is_some() => carried.sent(),
             _ if new.clone().any(|job| job.run_at <= job.updated_at) => self.core.notifier.notify(),

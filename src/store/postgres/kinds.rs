@@ -5,7 +5,7 @@ use tokio_postgres::types::ToSql;
 
 use super::core::{Core, decode};
 use super::error::Effect;
-use super::limits::{RateColumns, int, rate};
+use super::limits::{NewLimit, RateColumns, count_running, int, rate};
 use super::row;
 use crate::job::limits::KINDS_MAX;
 use crate::job::{Kind, KindDefaults, KindDefinition, QueueName};
@@ -71,6 +71,13 @@ pub(super) async fn put_kind(core: &Core, put: PutKind) -> Result<KindPut, Store
     let rows = core.query("put_kind", Effect::Once, &core.sql.put_kind, &params).await?;
     let Some(row) = rows.first() else { return Ok(KindPut::TooMany) };
     let is_new: bool = decode("put_kind", row.try_get(0))?;
+    core.groups.settings_changed();
+    if definition.concurrency.is_some() && !keep_limits {
+        count_running(core, NewLimit { bit: 2, queue: None, kind: Some(kind), group: None }).await?;
+    }
+    if !keep_limits {
+        core.notifier.notify();
+    }
     Ok(if is_new { KindPut::New } else { KindPut::Changed })
 }
 

@@ -6,6 +6,7 @@ use deadpool_postgres::Object;
 
 use super::core::Core;
 use super::error::DbError;
+use super::group_scan;
 use super::lanes::{Lane, LanePosition, SLICE, Slice};
 
 pub(super) const LANES: &str = "\
@@ -36,7 +37,7 @@ SELECT l.queue, l.kind, l.priority, l.run_at, l.id,
 FROM lane l";
 
 /// 1 h: a lane that was found paused is not asked, unless another look finds that it is no longer.
-const PAUSED_WAIT: Duration = Duration::from_secs(3600);
+pub(super) const PAUSED_WAIT: Duration = Duration::from_secs(3600);
 
 /// Looks at the next slice, and keeps what it found in mind.
 pub(super) async fn scan(core: &Core, connection: &Object) -> Result<(), DbError> {
@@ -49,6 +50,7 @@ pub(super) async fn scan(core: &Core, connection: &Object) -> Result<(), DbError
         found
     });
     let found = found.collect();
+    group_scan::scan(core, connection).await?;
     core.lanes.scanned(Slice { generation, took: began.elapsed(), after, found });
     Ok(())
 }

@@ -73,6 +73,77 @@ LEFT JOIN SCHEMA.group_settings g ON g.queue = $1 AND g.group_key = t.grp
 LEFT JOIN SCHEMA.usage u ON u.scope = 'group' AND u.name = $1 AND u.grp = t.grp
 ORDER BY t.grp";
 
+pub(super) const MAKE_USAGE: &str = "\
+-- claim: makes the rows that count for limits, where there are none. By claimers only: an enqueue in a caller's long
+-- transaction must lock nothing that others need
+INSERT INTO SCHEMA.usage (scope, name, grp)
+SELECT DISTINCT m.scope, m.name, m.grp
+FROM (
+    SELECT 'queue' AS scope, l.queue AS name, '' AS grp FROM unnest($1::text[]) AS l(queue)
+        JOIN SCHEMA.queue_settings s ON s.queue = l.queue WHERE s.concurrency IS NOT NULL OR s.rate_limit IS NOT NULL
+    UNION ALL
+    SELECT 'kind', l.kind, '' FROM unnest($2::text[]) AS l(kind)
+        JOIN SCHEMA.kinds k ON k.kind = l.kind WHERE k.concurrency IS NOT NULL OR k.rate_limit IS NOT NULL
+    UNION ALL
+    SELECT 'group', l.queue, l.grp FROM unnest($1::text[], $3::text[]) AS l(queue, grp)
+        LEFT JOIN SCHEMA.queue_settings s ON s.queue = l.queue
+        LEFT JOIN SCHEMA.group_settings g ON g.queue = l.queue AND g.group_key = l.grp
+    WHERE l.grp IS NOT NULL
+      AND coalesce(g.concurrency, s.group_concurrency, g.rate_limit, s.group_rate_limit) IS NOT NULL
+) m
+ORDER BY 1, 2, 3
+ON CONFLICT DO NOTHING";
+
+pub(super) const MARK_RUNNING: &str = "\
+-- put_queue, put_group, put_kind: a new limit counts what runs already. Job rows first, then usage, as whatever ends a lease
+WITH named AS MATERIALIZED (
+    SELECT DISTINCT n.id FROM SCHEMA.lease_checks c CROSS JOIN LATERAL unnest(c.jobs) AS n(id)
+),
+held AS MATERIALIZED (
+    SELECT j.id
+    FROM SCHEMA.jobs j
+    WHERE j.id = ANY (ARRAY(SELECT n.id FROM named n)) AND j.lease_expires_at IS NOT NULL
+      AND coalesce(j.holds, 0) & $1::integer = 0
+      AND ($2::text IS NULL OR j.queue = $2) AND ($3::text IS NULL OR j.kind = $3)
+      AND ($1 <> 4 OR j.group_key IS NOT NULL) AND ($4::text IS NULL OR j.group_key = $4)
+    ORDER BY j.id
+    FOR UPDATE OF j
+),
+marked AS (
+    UPDATE SCHEMA.jobs j SET holds = (coalesce(j.holds, 0) | $1)::smallint
+    FROM held h WHERE j.id = h.id AND j.lease_expires_at IS NOT NULL
+    RETURNING j.queue, j.kind, j.group_key
+)
+INSERT INTO SCHEMA.usage AS u (scope, name, grp, running)
+SELECT CASE $1 WHEN 1 THEN 'queue' WHEN 2 THEN 'kind' ELSE 'group' END, CASE $1 WHEN 2 THEN m.kind ELSE m.queue END,
+       CASE $1 WHEN 4 THEN m.group_key ELSE '' END, count(*)
+FROM marked m
+GROUP BY 1, 2, 3
+ORDER BY 1, 2, 3
+ON CONFLICT (scope, name, grp) DO UPDATE SET running = u.running + excluded.running";
+
+pub(super) const SWEEP_USAGE: &str = "\
+-- reap: rows of groups that nothing counts for → gone; they are made again when a lane is claimed from
+DELETE FROM SCHEMA.usage u
+USING (SELECT o.scope, o.name, o.grp FROM SCHEMA.usage o
+       WHERE o.scope = 'group' AND o.running = 0 AND (o.tat IS NULL OR o.tat < now())
+       LIMIT 500 FOR UPDATE SKIP LOCKED) o
+WHERE u.scope = o.scope AND u.name = o.name AND u.grp = o.grp";
+
+/// Which limit new settings are about, for [`MARK_RUNNING`].
+pub(super) struct NewLimit<'a> {
+    pub(super) bit: i32,
+    pub(super) queue: Option<&'a str>,
+    pub(super) kind: Option<&'a str>,
+    pub(super) group: Option<&'a str>,
+}
+
+/// Counts what runs already, behind the settings: claims that begin from now on know the limit and count themselves.
+pub(super) async fn count_running(core: &Core, new: NewLimit<'_>) -> Result<(), StoreError> {
+    let params: [&(dyn ToSql + Sync); 4] = [&new.bit, &new.queue, &new.kind, &new.group];
+    core.query("mark_running", Effect::Repeatable, &core.sql.mark_running, &params).await.map(drop)
+}
+
 /// The columns of a rate; of one that is absent as well.
 pub(super) struct RateColumns {
     pub(super) limit: Option<i32>,
@@ -119,7 +190,18 @@ pub(super) async fn put_queue(core: &Core, put: PutQueue) -> Result<SettingsPut,
         &groups.map(|groups| groups.order.as_str()),
         &(SETTINGS_MAX as i64),
     ];
-    put_answer(core, core.query("put_queue", Effect::Repeatable, &core.sql.put_queue, &params).await?, "put_queue")
+    let put = put_answer(
+        core,
+        core.query("put_queue", Effect::Repeatable, &core.sql.put_queue, &params).await?,
+        "put_queue",
+    )?;
+    if put != SettingsPut::TooMany && concurrency.is_some() {
+        count_running(core, NewLimit { bit: 1, queue: Some(queue.as_str()), kind: None, group: None }).await?;
+    }
+    if put != SettingsPut::TooMany && group_concurrency.is_some() {
+        count_running(core, NewLimit { bit: 4, queue: Some(queue.as_str()), kind: None, group: None }).await?;
+    }
+    Ok(put)
 }
 
 pub(super) async fn put_group(core: &Core, put: PutGroup) -> Result<SettingsPut, StoreError> {
@@ -136,12 +218,22 @@ pub(super) async fn put_group(core: &Core, put: PutGroup) -> Result<SettingsPut,
         &paused,
         &(SETTINGS_MAX as i64),
     ];
-    put_answer(core, core.query("put_group", Effect::Repeatable, &core.sql.put_group, &params).await?, "put_group")
+    let put = put_answer(
+        core,
+        core.query("put_group", Effect::Repeatable, &core.sql.put_group, &params).await?,
+        "put_group",
+    )?;
+    if put != SettingsPut::TooMany && concurrency.is_some() {
+        let new = NewLimit { bit: 4, queue: Some(queue.as_str()), kind: None, group: Some(group.as_str()) };
+        count_running(core, new).await?;
+    }
+    Ok(put)
 }
 
 fn put_answer(core: &Core, rows: Vec<Row>, verb: &'static str) -> Result<SettingsPut, StoreError> {
     let Some(row) = rows.first() else { return Ok(SettingsPut::TooMany) };
     let is_new: bool = decode(verb, row.try_get(0))?;
+    core.groups.settings_changed();
     // There may be room where there was none.
     core.notifier.notify();
     Ok(if is_new { SettingsPut::New } else { SettingsPut::Changed })
@@ -150,6 +242,7 @@ fn put_answer(core: &Core, rows: Vec<Row>, verb: &'static str) -> Result<Setting
 pub(super) async fn delete_group(core: &Core, delete: DeleteGroup) -> Result<bool, StoreError> {
     let (queue, group) = (delete.group.0.as_str(), delete.group.1.as_str());
     let rows = core.query("delete_group", Effect::Repeatable, &core.sql.delete_group, &[&queue, &group]).await?;
+    core.groups.settings_changed();
     core.notifier.notify();
     Ok(!rows.is_empty())
 }

@@ -16,6 +16,7 @@
 
 mod batch;
 mod claim;
+mod claim_limited;
 mod core;
 mod counts;
 mod driver;
@@ -25,6 +26,8 @@ mod enqueue_unique;
 mod error;
 mod explain;
 mod extend;
+mod group_lanes;
+mod group_scan;
 mod kinds;
 mod known;
 mod lane_map;

@@ -24,7 +24,7 @@ ended AS (
     -- locked above, replaces it. A lease that has ended in between must not be in that one either.
     UPDATE SCHEMA.jobs j
     SET status = 'cancelled', cancel_requested = true, lease_expires_at = NULL, finished_at = now(), died_at = now(),
-        updated_at = now()
+        updated_at = now(), start_deadline = NULL, unique_key = CASE WHEN j.unique_while = 2 THEN j.unique_key END
     FROM was w WHERE j.id = w.id AND w.status IN ('queued', 'retrying')
     RETURNING j.queue, j.kind, w.status AS was
 ),
@@ -81,7 +81,7 @@ again AS (
     UPDATE SCHEMA.jobs j
     SET status = 'queued', attempts = 0, run_at = now(), cancel_requested = false, finished_at = NULL, died_at = NULL,
         result = NULL, progress = NULL, worker = NULL, lease_token = NULL, lease_ms = NULL, lease_expires_at = NULL, outcome = NULL,
-        ended_at = NULL, updated_at = now()
+        ended_at = NULL, updated_at = now(), start_by = NULL, start_deadline = NULL, holds = NULL
     FROM was w
     WHERE j.id = w.id AND w.status IN ('failed_permanent', 'cancelled')
     RETURNING JOB_COLUMNS, w.status AS was
@@ -105,7 +105,7 @@ pub(super) async fn redrive(core: &Core, ids: Vec<JobId>) -> PerItem<Redriven> {
         }
     }
     if !again.is_empty() {
-        core.lanes.lower(again.values().map(Into::into));
+        core.lower(again.values());
         core.notifier.notify();
     }
     let answer = |id| match again.remove(&id) {

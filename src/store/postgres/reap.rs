@@ -19,6 +19,21 @@ use crate::job::limits::BATCH_MAX;
 use crate::job::{Ending, Expiry, LeaseKey, RetryPolicy, RunningJob, Transition, decide};
 use crate::store::{Reap, Reaped, StoreError, warn_throttled};
 
+pub(super) const EXPIRE_UNSTARTED: &str = "\
+-- reap: queued, retrying → cancelled, for jobs that were to start by a time that has passed and that no claim has found
+WITH picked AS MATERIALIZED (
+    SELECT j.id, j.status, j.attempts, j.max_attempts, j.start_deadline, 1::bigint AS nth
+    FROM SCHEMA.jobs j
+    WHERE j.start_deadline IS NOT NULL AND j.start_deadline <= now()
+    ORDER BY j.start_deadline, j.id
+    LIMIT 500
+    FOR UPDATE SKIP LOCKED
+),
+UNSTARTED
+moved AS (SELECT s.queue, s.kind, s.was, s.status AS is_now FROM unstarted s),
+COUNTED
+SELECT count(*) FROM unstarted";
+
 /// 64 checks, at most 6,400 leases to look up: some tens of milliseconds.
 const CHECKS_PER_PASS: i64 = 64;
 
@@ -28,6 +43,11 @@ const PASSES_MAX: usize = 256;
 pub(super) async fn reap(core: &Core, reap: Reap) -> Result<Vec<Reaped>, StoreError> {
     lease_checks::delete_ended(core).await;
     let reaped = reap_due(core, reap.limit.min(BATCH_MAX)).await?;
+    // Those nobody claims: their queue is paused, or has no worker.
+    core.query("reap", Effect::Repeatable, &core.sql.expire_unstarted, &[]).await?;
+    if core.groups.sweep_is_due() {
+        core.query("reap", Effect::Repeatable, &core.sql.sweep_usage, &[]).await?;
+    }
     // The reaper comes by regularly, which makes it a good time to tidy up.
     if let Err(error) = counts::roll_up(core).await {
         tracing::debug!(?error, "counts are rolled up another time");

@@ -40,15 +40,29 @@ LEFT JOIN SCHEMA.attempts a ON a.job_id = t.id AND a.lease_token = t.token
 WHERE coalesce(j.outcome, a.outcome) IS NOT NULL";
 
 pub(super) const SETTLE_LOCKED: &str = "\
--- settle: which of these jobs another transaction holds locked
+-- settle: which of these jobs another transaction holds locked, or what they count for
 WITH free AS MATERIALIZED (
     SELECT j.id
     FROM unnest($1::uuid[]) AS t(id) JOIN SCHEMA.jobs j ON j.id = t.id
     FOR NO KEY UPDATE OF j SKIP LOCKED
 )
+-- What a lease counts for is locked with it.
+, held AS MATERIALIZED (
+    SELECT j.id, u.scope, u.name, u.grp
+    FROM unnest($1::uuid[]) AS t(id) JOIN SCHEMA.jobs j ON j.id = t.id AND j.holds IS NOT NULL
+        JOIN SCHEMA.usage u ON (u.scope = 'queue' AND u.name = j.queue AND u.grp = '' AND j.holds & 1 <> 0)
+            OR (u.scope = 'kind' AND u.name = j.kind AND u.grp = '' AND j.holds & 2 <> 0)
+            OR (u.scope = 'group' AND u.name = j.queue AND u.grp = j.group_key AND j.holds & 4 <> 0)
+), free_usage AS MATERIALIZED (
+    SELECT u.scope, u.name, u.grp
+    FROM SCHEMA.usage u JOIN (SELECT DISTINCT h.scope, h.name, h.grp FROM held h) h USING (scope, name, grp)
+    FOR NO KEY UPDATE OF u SKIP LOCKED
+)
 SELECT j.id
 FROM unnest($1::uuid[]) AS t(id) JOIN SCHEMA.jobs j ON j.id = t.id
-WHERE NOT EXISTS (SELECT FROM free f WHERE f.id = t.id)";
+WHERE NOT EXISTS (SELECT FROM free f WHERE f.id = t.id)
+   OR EXISTS (SELECT FROM held h WHERE h.id = t.id
+              AND NOT EXISTS (SELECT FROM free_usage f WHERE f.scope = h.scope AND f.name = h.name AND f.grp = h.grp))";
 
 /// Settles what has gathered.
 pub(super) struct SettleFlush(pub(super) Arc<Core>);
@@ -301,6 +315,7 @@ impl Endings {
         let row = client.query_one(statement, &[&ids, &tokens, &self.results()]).await?;
         let mut written = WrittenEndings::default();
         written.read_leases(&row)?;
+        written.freed = row.try_get(2)?;
         Ok(written)
     }
 
@@ -341,6 +356,8 @@ pub(super) struct WrittenEndings {
     /// Tokens of those that ended because they were asked to.
     cancelled: Vec<Uuid>,
     waits_again: Vec<Row>,
+    /// Leases that a limit counts have ended.
+    freed: bool,
 }
 
 impl WrittenEndings {
@@ -353,6 +370,7 @@ impl WrittenEndings {
             }
             written.read_leases(&row)?;
             written.cancelled = row.try_get::<_, Option<Vec<Uuid>>>(8)?.unwrap_or_default();
+            written.freed = row.try_get::<_, Option<bool>>(10)?.unwrap_or_default();
         }
         Ok(written)
     }
@@ -379,14 +397,22 @@ impl WrittenEndings {
         let (mut ready, mut due) = (Vec::new(), false);
         for row in &self.waits_again {
             let lane = Lane { queue: row.try_get(3)?, kind: row.try_get(4)?, priority: row.try_get(5)? };
+            let group: Option<&str> = row.try_get(9)?;
             let wait = Duration::from_micros(row.try_get::<_, i64>(7)?.unsigned_abs());
             due |= wait.is_zero();
-            ready.push(LanePosition(lane, (row.try_get(6)?, row.try_get(2)?), wait));
+            let position = (row.try_get(6)?, row.try_get(2)?);
+            match group {
+                Some(group) => core.groups.lower(&lane, group, position, wait),
+                None => ready.push(LanePosition(lane, position, wait)),
+            }
         }
         core.lanes.lower(ready.into_iter());
         core.checks.ended(self.leases.iter().map(|lease| *lease.token.as_uuid()));
+        if self.freed {
+            core.groups.wake_held();
+        }
         // One that waits for its backoff is found by polling.
-        if due {
+        if due || self.freed {
             core.notifier.notify();
         }
         Ok(())

@@ -4,8 +4,8 @@
 use super::pool::quoted;
 use super::row::JOB_COLUMNS;
 use super::{
-    claim, counts, enqueue_unique, explain, extend, kinds, known, lane_scan, lease_checks, limits, lookup, operator,
-    queues, settle, stats, tokens,
+    claim, counts, enqueue_unique, explain, extend, group_scan, kinds, known, lane_scan, lease_checks, limits, lookup,
+    operator, queues, reap, settle, stats, tokens,
 };
 use crate::planted::{Bug, planted};
 
@@ -33,6 +33,8 @@ statements!(
     cancel: operator::CANCEL,
     change_mark: counts::CHANGE_MARK,
     claim: include_str!("claim.sql"),
+    claim_limited: include_str!("claim_limited.sql"),
+    claim_limited_waiting: &include_str!("claim_limited.sql").replace("OF u SKIP LOCKED", "OF u"),
     dead_letter: claim::DEAD_LETTER,
     delete_ended_checks: lease_checks::DELETE_ENDED_CHECKS,
     delete: operator::DELETE,
@@ -44,13 +46,18 @@ statements!(
     enqueue_with_options: include_str!("enqueue_with_options.sql"),
     explain: explain::EXPLAIN,
     extend: include_str!("extend.sql"),
+    expire_unstarted: reap::EXPIRE_UNSTARTED,
     extend_locked: extend::EXTEND_LOCKED,
     forget_empty: stats::FORGET_EMPTY,
     get: lookup::GET,
     had_token: tokens::HAD_TOKEN,
     kinds: kinds::KINDS,
     known: known::KNOWN,
+    group_lanes: group_scan::GROUP_LANES,
     lanes: lane_scan::LANES,
+    limited: group_scan::LIMITED,
+    make_usage: limits::MAKE_USAGE,
+    mark_running: limits::MARK_RUNNING,
     limits: limits::LIMITS,
     list: lookup::LIST,
     list_dead: lookup::LIST_DEAD,
@@ -75,8 +82,10 @@ statements!(
     settle_facts: settle::SETTLE_FACTS,
     settle_locked: settle::SETTLE_LOCKED,
     settle_succeeded: include_str!("settle_succeeded.sql"),
+    strict_lanes: group_scan::STRICT_LANES,
     stats: stats::STATS,
     stats_of: stats::STATS_OF,
+    sweep_usage: limits::SWEEP_USAGE,
     tokens: tokens::TOKENS,
     unique_free: enqueue_unique::UNIQUE_FREE,
     unique_holders: enqueue_unique::UNIQUE_HOLDERS,
@@ -90,6 +99,54 @@ const COUNTED: &str = "counted AS (
     SELECT m.queue, m.kind, m.was, m.is_now, count(*) FROM moved m GROUP BY m.queue, m.kind, m.was, m.is_now
 )";
 
+/// What claims do with picked jobs that cannot be started: no attempt is left, which only a manual edit can have done and
+/// would break the table's rules, or the time by which they were to start has passed.
+const UNSTARTED: &str = "unstarted AS (
+    UPDATE SCHEMA.jobs j
+    SET status = CASE WHEN p.attempts >= p.max_attempts THEN 'failed_permanent' ELSE 'cancelled' END,
+        last_error = CASE WHEN p.attempts >= p.max_attempts
+                          THEN 'no attempt is left: attempts had reached max_attempts while waiting'
+                          ELSE 'expired: not started by '
+                               || to_char(p.start_deadline AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS.US\"Z\"') END,
+        finished_at = now(), died_at = now(), updated_at = now(), worker = NULL, lease_token = NULL, ended_at = NULL,
+        outcome = NULL, progress = NULL, start_deadline = NULL,
+        unique_key = CASE WHEN j.unique_while = 2 THEN j.unique_key END
+    FROM picked p
+    WHERE j.id = p.id AND (p.attempts >= p.max_attempts OR p.start_deadline <= now())
+    RETURNING JOB_COLUMNS, j.lease_token, p.status AS was, p.nth
+),";
+
+/// Keeps the attempt that a claim is about to overwrite.
+const PAST: &str = "past AS (
+    INSERT INTO SCHEMA.attempts (job_id, attempt, lease_token, worker, started_at, ended_at, outcome, error)
+    SELECT p.id, CASE WHEN p.outcome IN ('released', 'snoozed') THEN p.attempts + 1 ELSE p.attempts END,
+           p.lease_token, p.worker, p.started_at, p.ended_at, p.outcome,
+           CASE WHEN p.outcome IN ('failed', 'timed_out', 'lease_expired') THEN p.last_error END
+    FROM picked p
+    WHERE p.lease_token IS NOT NULL
+),";
+
+/// Gives back what ended leases count for. The statement has an `ended (queue, kind, group_key, holds)`, one row for each;
+/// the fence is the update that they come from. Usage rows are locked in one order, behind the job rows.
+const GIVEN_BACK: &str = "freed AS MATERIALIZED (
+    SELECT f.scope, f.name, f.grp, count(*)::integer AS n
+    FROM ended e
+        CROSS JOIN LATERAL (VALUES ('queue', e.queue, '', 1), ('kind', e.kind, '', 2), ('group', e.queue, e.group_key, 4))
+            AS f(scope, name, grp, bit)
+    WHERE e.holds IS NOT NULL AND e.holds & f.bit <> 0
+    GROUP BY f.scope, f.name, f.grp
+),
+locked AS MATERIALIZED (
+    SELECT u.scope, u.name, u.grp, f.n
+    FROM freed f JOIN SCHEMA.usage u ON u.scope = f.scope AND u.name = f.name AND u.grp = f.grp
+    ORDER BY u.scope, u.name, u.grp
+    FOR UPDATE OF u
+),
+back AS (
+    UPDATE SCHEMA.usage u SET running = u.running - l.n
+    FROM locked l WHERE u.scope = l.scope AND u.name = l.name AND u.grp = l.grp
+)";
+
 impl Sql {
     pub(super) fn new(schema: &str) -> Self {
         let alive: Vec<Sabotage> = SABOTAGES.into_iter().filter(|sabotage| planted(sabotage.bug)).collect();
@@ -101,6 +158,8 @@ impl Sql {
 pub(super) fn rendered(text: &str, schema: &str) -> String {
     // In a text within the text.
     let text = text.replace("'SCHEMA.", &format!("'{}.", quoted(schema).replace('\'', "''")));
+    let text = text.replace("UNSTARTED\n", &format!("{UNSTARTED}\n")).replace("PAST\n", &format!("{PAST}\n"));
+    let text = text.replace("GIVEN_BACK,\n", &format!("{GIVEN_BACK},\n"));
     let text = text.replace("COUNTED\n", &format!("{COUNTED}\n")).replace("JOB_COLUMNS", JOB_COLUMNS);
     text.replace("SCHEMA.", &format!("{}.", quoted(schema)))
 }
