@@ -18,12 +18,20 @@ mod concurrency;
 mod corners;
 mod delete;
 mod enqueue;
+mod explain;
 mod extend;
 mod fence;
 mod fields;
+mod groups;
 mod kinds;
+mod limit_phrases;
+mod limit_races;
+mod limit_steps;
+mod limit_taker;
+mod limits;
 mod list;
 mod model;
+mod model_limits;
 mod model_test;
 mod pause;
 mod phrases;
@@ -31,20 +39,24 @@ mod phrases;
 mod postgres_world;
 mod prune;
 mod races;
+mod rates;
 mod reap;
 mod redrive;
 mod retry;
 mod settle;
 #[cfg(feature = "sqlite")]
 mod sqlite_world;
+mod start_deadline;
 mod stats;
 mod step;
 mod step_taker;
+mod strict_order;
 mod suite;
 #[cfg(feature = "postgres")]
 #[path = "../support/mod.rs"]
 mod support;
 mod tokens;
+mod unique;
 mod world;
 
 use crate::suite::{cases, conformance_suite};

@@ -9,7 +9,7 @@ use steadfast::store::Store;
 use steadfast::store::postgres::PostgresStore;
 
 use crate::phrases::retry_policies;
-use crate::support::postgres::{Cluster, MISCOUNTED, TestDatabase};
+use crate::support::postgres::{Cluster, MISCOUNTED, MISUSED, TestDatabase};
 use crate::world::World;
 
 const UNCOVERED: &str = "
@@ -48,7 +48,8 @@ impl World for PostgresWorld {
         assert_eq!(self.admin.execute(sql, &[&us]).await.unwrap(), 1);
     }
 
-    /// Every running job is in a check that is due when its lease ends or before, and the counts by kind are a recount.
+    /// Every running job is in a check that is due when its lease ends or before, and the counts by kind and
+    /// the usage of limits are a recount.
     async fn check_inside(&self) -> Result<(), String> {
         let uncovered = self.admin.query(UNCOVERED, &[]).await.unwrap();
         let ids: Vec<uuid::Uuid> = uncovered.iter().map(|row| row.get(0)).collect();
@@ -57,7 +58,12 @@ impl World for PostgresWorld {
         }
         let miscounted = self.admin.query(MISCOUNTED, &[]).await.unwrap();
         let miscounted: Vec<String> = miscounted.iter().map(|row| row.get(0)).collect();
-        if miscounted.is_empty() { Ok(()) } else { Err(format!("counts that are no recount: {miscounted:?}")) }
+        if !miscounted.is_empty() {
+            return Err(format!("counts that are no recount: {miscounted:?}"));
+        }
+        let misused = self.admin.query(MISUSED, &[]).await.unwrap();
+        let misused: Vec<String> = misused.iter().map(|row| row.get(0)).collect();
+        if misused.is_empty() { Ok(()) } else { Err(format!("usage that is no recount: {misused:?}")) }
     }
 
     async fn break_payload(&self, id: JobId) {

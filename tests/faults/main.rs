@@ -26,6 +26,7 @@ mod journal;
 mod kill;
 mod killers;
 mod leases;
+mod limits;
 mod link;
 mod logs;
 mod made_up_queues;

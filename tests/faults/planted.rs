@@ -177,6 +177,22 @@ planted_bugs! {
         "an internal service was reached by its address";
     a_redirect_that_is_followed_is_caught: RedirectFollowed,
         "outbound::s18_a_redirect_is_an_answer_and_nobody_goes_there", "a redirect was followed";
+    a_place_given_back_without_the_fence_is_caught_on_sqlite: GiveBackUnfenced,
+        "limits::a_zombie_that_settles_late_gives_no_place_back_on_sqlite", "given back twice";
+    a_place_given_back_without_the_fence_is_caught_on_postgresql: GiveBackUnfenced,
+        "limits::a_zombie_that_settles_late_gives_no_place_back_on_postgresql", "given back twice";
+    a_dead_letter_that_keeps_its_place_is_caught_on_sqlite: DeadLettersKeepPlace,
+        "limits::a_dead_letter_gives_its_place_back_on_sqlite", "never free again";
+    a_dead_letter_that_keeps_its_place_is_caught_on_postgresql: DeadLettersKeepPlace,
+        "limits::a_dead_letter_gives_its_place_back_on_postgresql", "never free again";
+    leases_that_are_counted_and_not_locked_are_caught: UsageUnlocked,
+        "limits::eight_claimers_of_four_processes_are_never_over_a_limit_on_postgresql", "over the limit";
+    a_share_that_is_ignored_is_caught: ShareIgnored,
+        "limits::a_flood_of_one_group_does_not_take_all_of_a_claim", "took the turns of others";
+    a_turn_that_is_not_passed_on_is_caught: TurnNotAdvanced,
+        "limits::claims_of_one_job_go_round_the_groups", "was not passed on";
+    a_rate_without_a_time_to_look_again_is_caught: RateWithoutLookAgain,
+        "limits::a_worker_uses_its_rate_and_never_exceeds_it", "little of the rate is used";
 }
 
 #[track_caller]

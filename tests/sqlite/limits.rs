@@ -16,7 +16,9 @@ use steadfast::store::{
 
 use crate::changed::changed;
 use crate::child::{Role, SecondProcess};
-use crate::jobs_file::{DEADLINE, JobsFile, LEASE, checked, claim, claim_of, enqueue, enqueue_one, in_queue, job, job_with};
+use crate::jobs_file::{
+    DEADLINE, JobsFile, LEASE, checked, claim, claim_of, enqueue, enqueue_one, in_queue, job, job_with,
+};
 
 fn mail() -> QueueName {
     QueueName::new("mail").unwrap()
@@ -284,7 +286,10 @@ async fn a_rate_spaces_starts_says_when_to_look_again_and_survives_a_restart_and
         let world = if step.is_zero() { world.reopened() } else { world };
         world.clock.set_wall(world.clock.wall() + step);
         let claimed = world.store.claim(claim_of(10)).await.unwrap();
-        assert!(claimed.leases.is_empty() && claimed.look_again.is_some_and(|wait| wait.as_millis() <= 101), "{step:?}");
+        assert!(
+            claimed.leases.is_empty() && claimed.look_again.is_some_and(|wait| wait.as_millis() <= 101),
+            "{step:?}"
+        );
         world.clock.advance(wait);
         assert_eq!(world.claim(10).await.len(), 1, "{step:?}");
         assert_eq!(world.claim(10).await.len(), 0);
@@ -313,7 +318,8 @@ async fn a_job_dearer_than_the_burst_starts_when_all_of_it_is_there_and_is_not_o
 async fn a_strict_group_runs_one_at_a_time_in_the_order_of_its_enqueues_whatever_happens_to_its_first() {
     let groups = GroupDefaults::default().order(GroupOrder::Strict);
     let world = World::with(QueueSettings::default().groups(groups)).await;
-    let later = |n: usize| changed(of_group("a"), |job| (job.kind, job.priority) = (format!("kind-{n}"), Some(n as i64)));
+    let later =
+        |n: usize| changed(of_group("a"), |job| (job.kind, job.priority) = (format!("kind-{n}"), Some(n as i64)));
     let ids = world.enqueue((0..5).map(later)).await;
     let other = world.enqueue([of_group("b")]).await;
     let first = world.claim(10).await;
@@ -441,7 +447,8 @@ async fn what_somebody_else_sets_or_puts_into_a_group_is_seen() {
     let world = World::new();
     let id = enqueue_one(&world.store, in_queue("mail")).await;
     let external = world.file.external_connection();
-    let regrouped = "UPDATE jobs SET group_key = 'a'; INSERT INTO queue_settings (queue, concurrency) VALUES ('mail', 1)";
+    let regrouped =
+        "UPDATE jobs SET group_key = 'a'; INSERT INTO queue_settings (queue, concurrency) VALUES ('mail', 1)";
     external.execute_batch(regrouped).unwrap();
     world.enqueue([of_group("b")]).await;
     let claimed = world.claim(10).await;

@@ -143,9 +143,7 @@ fn write_starts(tx: &Tx<'_>, claim: &Claim, nonce: UuidBlob, mut starts: Vec<Sta
     let mut statement = tx.statement(START)?;
     let lease_ms = claim.lease.as_millis() as i64;
     starts.sort_unstable_by_key(|start| (start.expires_at, start.seq));
-    for run in
-        starts.chunk_by(|a, b| a.expires_at == b.expires_at && a.seq + 1 == b.seq && a.marks == b.marks)
-    {
+    for run in starts.chunk_by(|a, b| a.expires_at == b.expires_at && a.seq + 1 == b.seq && a.marks == b.marks) {
         let (Start { expires_at, seq: first, marks }, last) = (&run[0], run[run.len() - 1].seq);
         let (worker, now) = (claim.worker.as_str(), tx.now_micros());
         match marks {
@@ -167,13 +165,7 @@ struct Start {
 }
 
 /// queued → cancelled, for a job that was to start by a time that has passed. Also for the reaper.
-pub(super) fn expire(
-    tx: &mut Tx<'_>,
-    seq: i64,
-    lane: &Lane,
-    from: Status,
-    start_by: i64,
-) -> rusqlite::Result<()> {
+pub(super) fn expire(tx: &mut Tx<'_>, seq: i64, lane: &Lane, from: Status, start_by: i64) -> rusqlite::Result<()> {
     let error = format!("expired: not started by {}", timestamp(start_by));
     tx.statement(EXPIRE)?.execute(params![seq, error, tx.now_micros()])?;
     options_ended(tx, seq)?;

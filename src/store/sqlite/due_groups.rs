@@ -113,9 +113,14 @@ impl DueGroups {
             let (tag, lanes) = (unit.tag, unit.lanes.clone());
             for (lane, head) in lanes {
                 let entry = (tag, head, lane.clone());
-                self.bundle(&lane, gates, sections, |bundle| {
-                    if is_open { bundle.insert(entry) } else { bundle.remove(&entry) }
-                });
+                self.bundle(
+                    &lane,
+                    gates,
+                    sections,
+                    |bundle| {
+                        if is_open { bundle.insert(entry) } else { bundle.remove(&entry) }
+                    },
+                );
             }
         }
     }
@@ -128,11 +133,7 @@ impl DueGroups {
         gates: &Gates,
         sections: &Sections,
     ) {
-        let first = BundleKey {
-            queue: queue.cloned().unwrap_or_default(),
-            kind: "".into(),
-            priority: i16::MIN,
-        };
+        let first = BundleKey { queue: queue.cloned().unwrap_or_default(), kind: "".into(), priority: i16::MIN };
         let of_queue = self.bundles.range(first..).take_while(|(key, _)| queue.is_none_or(|queue| key.queue == *queue));
         let keys: Vec<BundleKey> =
             of_queue.filter(|(key, _)| kind.is_none_or(|kind| key.kind == *kind)).map(|(key, _)| key.clone()).collect();

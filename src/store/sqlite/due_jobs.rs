@@ -49,11 +49,11 @@ WHERE lease_expires_at IS NULL AND finished_at IS NULL AND group_key IS NOT NULL
 ORDER BY run_at, id LIMIT ?7"
 );
 
-/// Only the first unfinished job, and only if it waits.
+/// Only the first unfinished job, and only if none runs: that one would come first.
 pub(super) const DUE_IN_STRICT: &str = due!(
     "jobs_strict
 WHERE finished_at IS NULL AND group_key IS NOT NULL AND coalesce(marks, 0) & 8 <> 0 AND queue = ?1 AND group_key = ?2
-ORDER BY seq LIMIT 1"
+ORDER BY lease_expires_at IS NULL, seq LIMIT 1"
 );
 
 /// A lane whose turn comes when its next job is the first of all.

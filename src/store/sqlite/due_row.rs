@@ -32,12 +32,7 @@ pub(super) struct DueRow {
 
 impl DueRow {
     /// From the columns of the statements that read what is due.
-    pub(super) fn read(
-        tx: &Tx<'_>,
-        row: &Row<'_>,
-        lane: &Arc<Lane>,
-        names: &LaneNames,
-    ) -> rusqlite::Result<Self> {
+    pub(super) fn read(tx: &Tx<'_>, row: &Row<'_>, lane: &Arc<Lane>, names: &LaneNames) -> rusqlite::Result<Self> {
         let (seq, marks) = (row.get(0)?, Marks::read(row, 13)?);
         let options = if marks.has_options() { JobOptions::read(tx.connection(), seq)? } else { None };
         let bytes = payload_bytes(row)?;

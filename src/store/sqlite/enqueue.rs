@@ -118,11 +118,8 @@ fn enqueue(tx: &mut Tx<'_>, job: &NewJob) -> rusqlite::Result<Enqueued> {
     let now = tx.now_micros();
     let run_at = run_at_of(job, now);
     let group = group_of(tx, job);
-    let inserted = if job.is_plain() {
-        insert_plain(tx, job, run_at)?
-    } else {
-        insert_with_options(tx, job, &group, run_at)?
-    };
+    let inserted =
+        if job.is_plain() { insert_plain(tx, job, run_at)? } else { insert_with_options(tx, job, &group, run_at)? };
     if inserted == 0 {
         // By its id: this very job was stored before.
         return Ok(Enqueued::new(true, stored_job(tx.connection(), job.id())?));

@@ -34,18 +34,18 @@ SELECT count(*) FROM (SELECT 1 FROM jobs INDEXED BY jobs_ready_grouped
       AND queue = ?1 AND kind = ?2 AND priority = ?3 AND group_key = ?7 AND (run_at, id) < (?4, ?5) LIMIT ?6)";
 
 pub(super) const AHEAD_STRICT: &str = "
--- explain: unfinished jobs that come first in a strict group
-SELECT count(*), min(seq) FROM (SELECT seq FROM jobs INDEXED BY jobs_strict
+-- explain: unfinished jobs that come first in a strict group, the one that runs among them
+SELECT id FROM (SELECT id, seq, lease_expires_at IS NULL AS waits FROM jobs INDEXED BY jobs_strict
     WHERE finished_at IS NULL AND group_key IS NOT NULL AND coalesce(marks, 0) & 8 <> 0
-      AND queue = ?1 AND group_key = ?2 AND seq < ?3 ORDER BY seq LIMIT ?4)";
+      AND queue = ?1 AND group_key = ?2 ORDER BY lease_expires_at IS NULL, seq LIMIT ?4)
+WHERE seq < ?3 OR (seq > ?3 AND NOT waits)";
 
 /// What decides whether a job starts.
 pub(super) fn explain(connection: &Connection, id: JobId, now_micros: i64) -> rusqlite::Result<Option<JobFacts>> {
     let snapshot = connection.unchecked_transaction()?;
     let Some(job) = job_with_id(&snapshot, id)? else { return Ok(None) };
-    let (seq, lane): (i64, Lane) = snapshot
-        .prepare_cached(LANE)?
-        .query_row([UuidBlob::from(id)], |row| Ok((row.get(0)?, Lane::read(row, 1)?)))?;
+    let (seq, lane): (i64, Lane) =
+        snapshot.prepare_cached(LANE)?.query_row([UuidBlob::from(id)], |row| Ok((row.get(0)?, Lane::read(row, 1)?)))?;
     let own = match lane.group.key() {
         Some(key) => stored_group(&snapshot, &lane.queue, key)?.unwrap_or_default(),
         None => GroupSettings::default(),
@@ -92,12 +92,7 @@ fn limits_of(
 }
 
 /// How many jobs come first in the lane, and in a strict group the first of them.
-fn ahead_of(
-    snapshot: &Connection,
-    lane: &Lane,
-    job: &JobRecord,
-    seq: i64,
-) -> rusqlite::Result<(i64, Option<JobId>)> {
+fn ahead_of(snapshot: &Connection, lane: &Lane, job: &JobRecord, seq: i64) -> rusqlite::Result<(i64, Option<JobId>)> {
     let (run_at, id, max) = (micros(job.run_at), UuidBlob::from(job.id), AHEAD_MAX + 1);
     match &lane.group {
         Group::None => {
@@ -110,14 +105,9 @@ fn ahead_of(
         }
         Group::Strict(key) => {
             let mut statement = snapshot.prepare_cached(AHEAD_STRICT)?;
-            let (ahead, first): (i64, Option<i64>) =
-                statement.query_row(params![lane.queue, key, seq, max], |row| Ok((row.get(0)?, row.get(1)?)))?;
-            let mut by_seq = snapshot.prepare_cached("SELECT id FROM jobs WHERE seq = ?1")?;
-            let behind = match first {
-                Some(first) => Some(by_seq.query_row([first], |row| row.get::<_, UuidBlob>(0))?),
-                None => None,
-            };
-            Ok((ahead, behind.map(|id| JobId::from(id.0))))
+            let before: Vec<UuidBlob> =
+                statement.query_map(params![lane.queue, key, seq, max], |row| row.get(0))?.collect::<Result<_, _>>()?;
+            Ok((before.len() as i64, before.first().map(|id| JobId::from(id.0))))
         }
     }
 }

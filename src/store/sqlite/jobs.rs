@@ -42,18 +42,20 @@ struct FoundJob {
 }
 
 fn find(tx: &Tx<'_>, id: JobId) -> rusqlite::Result<Option<FoundJob>> {
-    tx.statement("SELECT seq, status, lease_token IS NOT NULL, queue, kind, priority, group_key, marks FROM jobs WHERE id = ?1")?
-        .query_row([UuidBlob::from(id)], |row| {
-            Ok(FoundJob {
-                seq: row.get(0)?,
-                lane: Lane::read(row, 3)?,
-                // The table's CHECK allows no other text.
-                status: row.get_ref(1)?.as_str()?.parse().map_err(|_| rusqlite::Error::InvalidQuery)?,
-                has_attempt: row.get(2)?,
-                marks: Marks::read(row, 7)?,
-            })
+    tx.statement(
+        "SELECT seq, status, lease_token IS NOT NULL, queue, kind, priority, group_key, marks FROM jobs WHERE id = ?1",
+    )?
+    .query_row([UuidBlob::from(id)], |row| {
+        Ok(FoundJob {
+            seq: row.get(0)?,
+            lane: Lane::read(row, 3)?,
+            // The table's CHECK allows no other text.
+            status: row.get_ref(1)?.as_str()?.parse().map_err(|_| rusqlite::Error::InvalidQuery)?,
+            has_attempt: row.get(2)?,
+            marks: Marks::read(row, 7)?,
         })
-        .optional()
+    })
+    .optional()
 }
 
 impl Verb for Cancel {

@@ -40,7 +40,8 @@ impl Verb for PutKind {
             return Ok(KindPut::TooMany);
         }
         let (limit, per_us, burst) = rate_columns(*rate);
-        let hidden = Some(hidden).filter(|hidden| !hidden.is_empty()).and_then(|hidden| serde_json::to_string(hidden).ok());
+        let hidden =
+            Some(hidden).filter(|hidden| !hidden.is_empty()).and_then(|hidden| serde_json::to_string(hidden).ok());
         tx.statement(PUT)?.execute(params![
             kind.as_str(),
             schema.as_ref().map(ToString::to_string),

@@ -103,7 +103,7 @@ impl Position {
     pub(super) const START: Self = Self { run_at: i64::MIN, id: Uuid::nil() };
 }
 
-/// A lane, and the position of its first job; `None`: of a strict group whose first unfinished job runs.
+/// A lane, and the position of its first job; `None`: of a strict group, one of whose jobs runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct WaitingLane {
     pub(super) lane: Lane,
@@ -111,11 +111,13 @@ pub(super) struct WaitingLane {
 }
 
 macro_rules! first_waiting {
-    ($index:literal, $in:literal, $order:literal) => {
+    ($group:literal, $index:literal, $in:literal, $order:literal) => {
         concat!(
             "
 -- lanes: the first waiting job of a lane, or behind it
-SELECT queue, kind, priority, group_key, marks, run_at, id, lease_expires_at IS NULL FROM jobs INDEXED BY ",
+SELECT queue, kind, priority, ",
+            $group,
+            ", run_at, id, lease_expires_at IS NULL FROM jobs INDEXED BY ",
             $index,
             " AND ",
             $in,
@@ -129,6 +131,7 @@ SELECT queue, kind, priority, group_key, marks, run_at, id, lease_expires_at IS 
 macro_rules! first_ungrouped {
     ($in:literal, $order:literal) => {
         first_waiting!(
+            "NULL, NULL",
             "jobs_ready WHERE lease_expires_at IS NULL AND finished_at IS NULL AND group_key IS NULL",
             $in,
             $order
@@ -139,6 +142,7 @@ macro_rules! first_ungrouped {
 macro_rules! first_grouped {
     ($in:literal, $order:literal) => {
         first_waiting!(
+            "group_key, NULL",
             "jobs_ready_grouped WHERE lease_expires_at IS NULL AND finished_at IS NULL AND group_key IS NOT NULL \
              AND coalesce(marks, 0) & 8 = 0",
             $in,
@@ -150,6 +154,7 @@ macro_rules! first_grouped {
 macro_rules! first_strict {
     ($in:literal, $order:literal) => {
         first_waiting!(
+            "group_key, marks",
             "jobs_strict WHERE finished_at IS NULL AND group_key IS NOT NULL AND coalesce(marks, 0) & 8 <> 0",
             $in,
             $order
@@ -174,10 +179,11 @@ pub(super) const NEXT_GROUPED: [&str; 4] = [
     first_grouped!("queue > ?1", "queue, kind, priority, group_key, run_at, id"),
 ];
 
-/// As [`NEXT_LANE`], of groups of strict order: their first unfinished job, which may be running.
+/// As [`NEXT_LANE`], of groups of strict order: the job that runs, or else the first that waits. After a redrive they need
+/// not be the same.
 pub(super) const NEXT_STRICT: [&str; 2] = [
-    first_strict!("queue = ?1 AND group_key > ?2", "group_key, seq"),
-    first_strict!("queue > ?1", "queue, group_key, seq"),
+    first_strict!("queue = ?1 AND group_key > ?2", "group_key, lease_expires_at IS NULL, seq"),
+    first_strict!("queue > ?1", "queue, group_key, lease_expires_at IS NULL, seq"),
 ];
 
 pub(super) const HEAD: &str = first_ungrouped!("queue = ?1 AND kind = ?2 AND priority = ?3", "run_at, id");
@@ -185,15 +191,13 @@ pub(super) const HEAD: &str = first_ungrouped!("queue = ?1 AND kind = ?2 AND pri
 pub(super) const HEAD_GROUPED: &str =
     first_grouped!("queue = ?1 AND kind = ?2 AND priority = ?3 AND group_key = ?4", "run_at, id");
 
-pub(super) const HEAD_STRICT: &str = first_strict!("queue = ?1 AND group_key = ?2", "seq");
+pub(super) const HEAD_STRICT: &str = first_strict!("queue = ?1 AND group_key = ?2", "lease_expires_at IS NULL, seq");
 
 /// A lane as it is now, with the position of the first waiting job. That of a strict group may have got another kind or
-/// priority; `None` if the group has no unfinished job, or its first one runs.
+/// priority; `None` if the group has no unfinished job, or one of them runs.
 pub(super) fn head_of(connection: &Connection, lane: &Lane) -> rusqlite::Result<Option<WaitingLane>> {
     let found = match &lane.group {
-        Group::None => {
-            first(connection.prepare_cached(HEAD)?, &[&lane.queue, &lane.kind, &lane.priority])?
-        }
+        Group::None => first(connection.prepare_cached(HEAD)?, &[&lane.queue, &lane.kind, &lane.priority])?,
         Group::Fair(key) => {
             first(connection.prepare_cached(HEAD_GROUPED)?, &[&lane.queue, &lane.kind, &lane.priority, key])?
         }

@@ -49,7 +49,8 @@ fn claim_hops_from_group_to_group_and_reads_a_range_of_one_already_in_order() {
     let (_directory, connection) = database();
     let plans = lanes::NEXT_GROUPED.map(|next| plan(&connection, next));
     let lane = "queue=? AND kind=? AND priority=?";
-    let ranges = [&format!("{lane} AND group_key>?"), "queue=? AND kind=? AND priority>?", "queue=? AND kind>?", "queue>?"];
+    let ranges =
+        [&format!("{lane} AND group_key>?"), "queue=? AND kind=? AND priority>?", "queue=? AND kind>?", "queue>?"];
     assert_eq!(plans, ranges.map(|range| format!("SEARCH jobs USING INDEX jobs_ready_grouped ({range})")));
     let plans = lanes::NEXT_STRICT.map(|next| plan(&connection, next));
     let ranges = ["queue=? AND group_key>?", "queue>?"];
@@ -108,9 +109,7 @@ fn list_never_walks_the_table_and_sorts_only_what_is_running() {
             "SEARCH jobs USING COVERING INDEX sqlite_autoindex_jobs_1 (id<?)",
             &format!("SEARCH jobs USING INDEX jobs_dead (id>? AND id<?){options}"),
             "SEARCH jobs USING INDEX jobs_dead (id<?)",
-            &format!(
-                "SEARCH jobs USING INDEX jobs_leased (lease_expires_at>?){options}\nUSE TEMP B-TREE FOR ORDER BY"
-            ),
+            &format!("SEARCH jobs USING INDEX jobs_leased (lease_expires_at>?){options}\nUSE TEMP B-TREE FOR ORDER BY"),
             "SEARCH jobs USING COVERING INDEX jobs_leased (lease_expires_at>?)\nUSE TEMP B-TREE FOR ORDER BY",
         ]
     );

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use rusqlite::{CachedStatement, params};
 
+use super::claim::expire;
 use super::inbox::{Urgency, Verb};
 use super::job_options::options_ended;
-use super::claim::expire;
 use super::lanes::Lane;
 use super::marks::Marks;
 use super::row::UuidBlob;

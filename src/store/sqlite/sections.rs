@@ -38,7 +38,8 @@ impl Sections {
         let also_kinds = claim.kinds.as_deref().filter(|_| is_too_many);
         // Their names are different, so no lane comes twice.
         let named = queues.iter().flat_map(|queue| kinds.iter().map(|kind| (*queue, *kind)));
-        let ranges = named.map(|(queue, kind)| AskedRange { section: self.section(queue, kind), queue, kind, also_kinds });
+        let ranges =
+            named.map(|(queue, kind)| AskedRange { section: self.section(queue, kind), queue, kind, also_kinds });
         Asked(ranges.collect())
     }
 }

@@ -210,7 +210,8 @@ impl SettleStatements<'_> {
         };
         let transition = decide(ending, planted::told(ending, running));
         let kind = Kind::new(&newest.lane.kind).unwrap_or_else(|_| Kind::unknown());
-        let ended = EndedAttempt { seq: newest.seq, job_id: settle.lease.job_id, lane: newest.lane, marks: newest.marks };
+        let ended =
+            EndedAttempt { seq: newest.seq, job_id: settle.lease.job_id, lane: newest.lane, marks: newest.marks };
         end_attempt(tx, &mut self.end, ended, &transition)?;
         let failed = transition.error.map(|error| FailedAttempt {
             job_id: settle.lease.job_id,

@@ -40,10 +40,11 @@ pub(super) fn enqueue_unique(tx: &mut Tx<'_>, job: &NewJob) -> rusqlite::Result<
     let latest = unique.max_wait_ms.map(|ms| micros(holder.created_at).saturating_add(ms.saturating_mul(1_000)));
     let run_at = run_at_of(job, now).min(latest.unwrap_or(i64::MAX));
     let is_wall_clock = matches!(job.start(), Start::At(_)).then_some(1);
-    let lane = tx.statement(REPLACE)?.query_row(
-        params![seq, job.payload().as_str(), job.priority(), run_at, is_wall_clock, now],
-        |row| Lane::read(row, 0),
-    )?;
+    let lane = tx
+        .statement(REPLACE)?
+        .query_row(params![seq, job.payload().as_str(), job.priority(), run_at, is_wall_clock, now], |row| {
+            Lane::read(row, 0)
+        })?;
     tx.look_again([Arc::new(Lane { priority: holder.priority, ..lane.clone() })])?;
     tx.add_waiting(lane, Position { run_at, id: *holder.id.as_uuid() })?;
     Ok(Some(Enqueued::replaced(job_by_seq(tx, seq)?)))

@@ -25,8 +25,8 @@ CREATE INDEX job_options_start_deadline ON job_options (start_deadline) WHERE st
 -- jobs are done with after that.
 CREATE INDEX jobs_ready_grouped ON jobs (queue, kind, priority, group_key, run_at, id)
     WHERE group_key IS NOT NULL AND lease_expires_at IS NULL AND finished_at IS NULL AND coalesce(marks, 0) & 8 = 0;
--- The unfinished jobs of strict groups, running ones too, in the order of their enqueues.
-CREATE INDEX jobs_strict ON jobs (queue, group_key, seq)
+-- The unfinished jobs of strict groups: first the one that runs, then those that wait, in the order of their enqueues.
+CREATE INDEX jobs_strict ON jobs (queue, group_key, lease_expires_at IS NULL, seq)
     WHERE group_key IS NOT NULL AND finished_at IS NULL AND coalesce(marks, 0) & 8 <> 0;
 
 CREATE TABLE queue_settings (
