@@ -29,7 +29,7 @@ enum Command {
     /// Show all kinds (the default)
     List,
     /// Declare a kind, or change what is given of its declaration
-    Put(Declaration),
+    Put(Box<Declaration>),
     /// Take no more jobs of a kind; those there are go on
     Delete {
         /// The name of the kind
@@ -76,7 +76,7 @@ impl Kinds {
         let client = Client::new(&self.target)?;
         match self.command.unwrap_or(Command::List) {
             Command::List => list(&client, self.target.json),
-            Command::Put(declaration) => put(&client, declaration, self.target.json),
+            Command::Put(declaration) => put(&client, *declaration, self.target.json),
             Command::Delete { kind } => {
                 client.delete(&format!("/kinds/{kind}"))?;
                 if !self.target.json {

@@ -29,7 +29,7 @@ use super::exit::Exit;
 #[derive(Debug, Subcommand)]
 pub(super) enum ClientCommand {
     /// Put one job in, or many from JSON lines
-    Enqueue(enqueue::Enqueue),
+    Enqueue(Box<enqueue::Enqueue>),
     /// Look at jobs, wait for them, cancel, redrive and delete them
     Jobs(jobs::Jobs),
     /// Look at queues, limit, pause and resume them
