@@ -30,9 +30,11 @@ const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
     responses(
         (status = 201, description = "accepted", body = wire::JobView,
             headers(("Location" = String, description = "the job's own address"))),
-        (status = 200, description = "the key was seen before; this is its job, unchanged. Without the scope `read` only what `KnownJob` says",
+        (status = 200, description = "the idempotency key or the unique key was seen before; this is its job, unchanged \
+            unless it says `replaced`. Without the scope `read` only what `KnownJob` says",
             body = wire::EnqueueReplay,
-            headers(("Idempotent-Replayed" = String, description = "`true`"), ("Location" = String))),
+            headers(("Idempotent-Replayed" = Option<String>, description = "`true`, if it was the idempotency key"),
+                ("Location" = String))),
         (status = 413), (status = 415), (status = 422), (status = 429),
     )
 )]
@@ -44,6 +46,7 @@ pub(super) async fn enqueue(
 ) -> Result<Response, Problem> {
     let key = idempotency_key(&headers)?;
     let request = body.value.into_request(key).map_err(EnqueueError::from)?;
+    let key = request.idempotency_key.clone();
     let permit = enqueue_permit(&api)?;
     let enqueued = run_to_completion(&api, |api| async move {
         let _held = (permit, body.memory);
@@ -53,11 +56,16 @@ pub(super) async fn enqueue(
     let location = HeaderValue::from_str(&format!("/jobs/{}", enqueued.job.id)).expect("a UUID is a valid header");
     let headers = [(LOCATION, location)];
     if enqueued.created {
-        let job = wire::JobView::shown(enqueued.job, &api.queue);
+        let job = wire::JobView::shown(enqueued.job, &api.queue).await;
         return Ok((headers, JsonResponse(StatusCode::CREATED, job)).into_response());
     }
-    let replay = wire::EnqueueReplay::of(enqueued.job, caller.may(Access::Scope(Scope::Read)), &api.queue);
-    Ok((headers, [(REPLAYED, HeaderValue::from_static("true"))], ok(replay)).into_response())
+    let is_replay = key.is_some() && key == enqueued.job.idempotency_key;
+    let replay = wire::EnqueueReplay::of(enqueued, caller.may(Access::Scope(Scope::Read)), &api.queue).await;
+    let mut response = (headers, ok(replay)).into_response();
+    if is_replay {
+        response.headers_mut().insert(REPLAYED, HeaderValue::from_static("true"));
+    }
+    Ok(response)
 }
 
 /// Enqueue up to 1,000 jobs
@@ -84,7 +92,11 @@ pub(super) async fn enqueue_batch(
         api.queue.enqueue_requests(requests).await
     });
     let may_read = caller.may(Access::Scope(Scope::Read));
-    let results = enqueued.await??.into_iter().map(|one| wire::BatchResult::new(one, may_read, &api.queue)).collect();
+    let enqueued = enqueued.await??;
+    let mut results = Vec::with_capacity(enqueued.len());
+    for one in enqueued {
+        results.push(wire::BatchResult::new(one, may_read, &api.queue).await);
+    }
     Ok(ok(wire::BatchResults { results }))
 }
 

@@ -57,10 +57,22 @@ impl FromRequestParts<Api> for PathText {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Problem> {
-        let Path(text) = Path::<String>::from_request_parts(parts, api)
+        let PathTexts(text) = PathTexts::from_request_parts(parts, api).await?;
+        Ok(Self(text))
+    }
+}
+
+/// The variable parts of a path, percent-decoded.
+pub(super) struct PathTexts<T>(pub(super) T);
+
+impl<T: DeserializeOwned + Send> FromRequestParts<Api> for PathTexts<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Problem> {
+        let Path(texts) = Path::<T>::from_request_parts(parts, api)
             .await
             .map_err(|_| Problem::malformed("the path is not valid UTF-8 once decoded"))?;
-        Ok(Self(text))
+        Ok(Self(texts))
     }
 }
 
@@ -103,6 +115,8 @@ impl JsonRequest for wire::JobBatch {
     }
 }
 impl JsonRequest for wire::KindDeclaration {}
+impl JsonRequest for wire::QueueSettingsDeclaration {}
+impl JsonRequest for wire::GroupSettingsDeclaration {}
 impl JsonRequest for wire::NewToken {}
 impl JsonRequest for wire::LeaseRequest {
     const POOL: BodyPool = BodyPool::Workers;

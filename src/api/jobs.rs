@@ -23,7 +23,7 @@ pub(super) async fn get_job(
     let job = run_to_completion(&api, |api| async move { api.queue.get(id).await })
         .await??
         .ok_or_else(|| Problem::not_found("job", id))?;
-    Ok(ok(wire::JobView::shown(job, &api.queue)))
+    Ok(ok(wire::JobView::shown(job, &api.queue).await))
 }
 
 /// Look at a job's attempts, oldest first
@@ -83,7 +83,7 @@ pub(super) async fn redrive_job(
     PathId(id): PathId,
 ) -> Result<JsonResponse<wire::JobView>, Problem> {
     match run_to_completion(&api, |_| async move { queue.redrive(id).await }).await?? {
-        Redriven::Queued(job) => Ok(ok(wire::JobView::shown(job, &api.queue))),
+        Redriven::Queued(job) => Ok(ok(wire::JobView::shown(job, &api.queue).await)),
         Redriven::NotDead(status) => Err(Problem::new(
             Code::NotDead,
             format!("job {id} is {status}: only failed and cancelled jobs are redriven"),

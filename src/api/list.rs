@@ -93,7 +93,8 @@ async fn read_page(api: &ApiState, list: List) -> Result<ReadPage, Problem> {
         step.limit = (list.limit - page.jobs.len()).min(LIST_STEP);
         let Page { jobs, next } = api.queue.list(step.clone()).await?;
         let is_short = jobs.len() < step.limit;
-        for job in jobs.into_iter().map(|job| wire::JobView::shown(job, &api.queue)) {
+        for job in jobs {
+            let job = wire::JobView::shown(job, &api.queue).await;
             let weight = job.weight();
             if page.bytes + weight > PAGE_MAX_BYTES
                 && let Some(last) = page.jobs.last()

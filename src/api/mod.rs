@@ -12,6 +12,7 @@ mod auth_throttle;
 mod connection_limit;
 mod cross_site;
 mod enqueue;
+mod explain;
 mod extract;
 mod health;
 mod jobs;
@@ -28,6 +29,7 @@ mod middleware;
 mod openapi;
 mod problem;
 mod queue_pages;
+mod queue_settings;
 mod queues;
 mod response_memory;
 mod serve;
@@ -72,12 +74,17 @@ fn routes() -> OpenApiRouter<Api> {
         .routes(routes!(jobs::get_attempts))
         .routes(routes!(jobs::cancel_job))
         .routes(routes!(jobs::redrive_job))
+        .routes(routes!(explain::explain_job))
         .routes(routes!(leases::lease))
         .routes(routes!(leases::heartbeat))
         .routes(routes!(settle::settle))
         .routes(routes!(queues::list_queues))
         .routes(routes!(queues::pause_queue))
         .routes(routes!(queues::resume_queue))
+        .routes(routes!(queue_settings::set_queue, queue_settings::get_queue))
+        .routes(routes!(queue_settings::list_limits))
+        .routes(routes!(queue_settings::set_group, queue_settings::reset_group))
+        .routes(routes!(explain::explain_queue))
         .routes(routes!(kinds::list_kinds))
         .routes(routes!(kinds::declare_kind, kinds::delete_kind))
         .routes(routes!(stats::stats))

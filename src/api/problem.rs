@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use super::wire;
 use crate::job::{NotAName, Refusal};
-use crate::queue::{BatchError, EnqueueError, KindError, LimitReached, PauseError, TokenError};
+use crate::queue::{BatchError, EnqueueError, KindError, LimitError, LimitReached, PauseError, TokenError};
 use crate::store::{StoreError, StoreErrorKind, warn_throttled};
 
 macro_rules! codes {
@@ -67,6 +67,7 @@ codes! {
     TooManyQueues = 429 "too_many_queues" "there are as many queues as there may be";
     TooManyKinds = 429 "too_many_kinds" "there are as many kinds as there may be";
     TooManyTokens = 429 "too_many_tokens" "there are as many tokens as there may be";
+    TooManySettings = 429 "too_many_settings" "as many queues or groups have settings as may";
     TooManyFailures = 429 "too_many_failures" "too many invalid tokens from this address";
     TooManyRequests = 429 "too_many_requests" "too much is in flight";
     Internal = 500 "internal" "something went wrong on our side";
@@ -105,7 +106,7 @@ impl Problem {
         // Everything that may pass by itself says when to try again.
         let retry_after_s = match code {
             // Somebody has to remove something first.
-            Code::TooManyQueues | Code::TooManyKinds | Code::TooManyTokens => Some(10),
+            Code::TooManyQueues | Code::TooManyKinds | Code::TooManyTokens | Code::TooManySettings => Some(10),
             _ => matches!(code.status(), 429 | 503).then_some(1),
         };
         Self { code, detail: detail.into(), retry_after_s, errors: Vec::new() }
@@ -248,6 +249,17 @@ impl From<PauseError> for Problem {
         match error {
             PauseError::OverLimit(limit) => limit.into(),
             PauseError::Store(error) => error.into(),
+        }
+    }
+}
+
+impl From<LimitError> for Problem {
+    fn from(error: LimitError) -> Self {
+        match error {
+            LimitError::Value(refusal) => refusal.into(),
+            LimitError::OverLimit(limit) => limit.into(),
+            LimitError::TooMany => Self::new(Code::TooManySettings, error.to_string()),
+            LimitError::Store(error) => error.into(),
         }
     }
 }

@@ -60,6 +60,11 @@ impl KindDefinition {
         self
     }
 
+    /// Whether it has limits or hidden parts.
+    pub fn has_limits(&self) -> bool {
+        self.concurrency.is_some() || self.rate.is_some() || !self.hidden.is_empty()
+    }
+
     /// Whether its limits and pointers are within their ranges.
     pub fn check_limits(&self) -> Result<(), Refusal> {
         check_concurrency("concurrency", self.concurrency)?;

@@ -10,6 +10,28 @@ use crate::store::{DeleteGroup, LimitsPage, LimitsRequest, PutGroup, PutQueue, Q
 impl Queue {
     /// Sets the limits of a queue and of its groups, all of them; `true` if it had none before. A new limit counts what runs
     /// already; a lower one stops nothing.
+    ///
+    /// ```
+    /// # #[cfg(feature = "sqlite")]
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+    /// # let directory = tempfile::tempdir()?;
+    /// # let queue = steadfast::Queue::open(&format!("sqlite://{}", directory.path().join("jobs.db").display())).await?;
+    /// use steadfast::job::{GroupDefaults, GroupOrder, QueueName, QueueSettings, Rate};
+    ///
+    /// // At most 50 at the same time and 100 starts a second, in all processes together; of each tenant at most 2.
+    /// let tenants = GroupDefaults::default().concurrency(2);
+    /// let mail = QueueSettings::default().concurrency(50).rate(Rate::new(100, 1_000)).groups(tenants);
+    /// queue.limit(QueueName::new("mail")?, mail).await?;
+    /// // One at a time for each customer, in the order of the enqueues.
+    /// let in_order = GroupDefaults::default().order(GroupOrder::Strict);
+    /// queue.limit(QueueName::new("orders")?, QueueSettings::default().groups(in_order)).await?;
+    /// # Ok(())
+    /// # })
+    /// # }
+    /// # #[cfg(not(feature = "sqlite"))]
+    /// # fn main() {}
+    /// ```
     pub async fn limit(&self, queue: QueueName, settings: QueueSettings) -> Result<bool, LimitError> {
         settings.check()?;
         let admission = &self.inner.admission;
@@ -54,6 +76,31 @@ impl Queue {
     }
 
     /// Why a job is not running; `None` if there is no such job.
+    ///
+    /// ```
+    /// # #[cfg(feature = "sqlite")]
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+    /// # let directory = tempfile::tempdir()?;
+    /// # let queue = steadfast::Queue::open(&format!("sqlite://{}", directory.path().join("jobs.db").display())).await?;
+    /// # use schemars::JsonSchema;
+    /// # use serde::{Deserialize, Serialize};
+    /// # #[derive(Serialize, Deserialize, JsonSchema)]
+    /// # struct Welcome { user: u64 }
+    /// # impl steadfast::Job for Welcome { const KIND: &'static str = "welcome"; }
+    /// use steadfast::job::{HeldCode, QueueName};
+    ///
+    /// let job = queue.enqueue(Welcome { user: 42 }).await?.job;
+    /// queue.pause(QueueName::new("default")?).await?;
+    /// let why = queue.explain(job.id).await?.ok_or("no such job")?;
+    /// assert_eq!((why.verdict, why.startable), (HeldCode::QueuePaused, false));
+    /// println!("{}", why.says);
+    /// # Ok(())
+    /// # })
+    /// # }
+    /// # #[cfg(not(feature = "sqlite"))]
+    /// # fn main() {}
+    /// ```
     pub async fn explain(&self, id: JobId) -> Result<Option<Explanation>, StoreError> {
         Ok(self.inner.store.explain(id).await?.as_ref().map(explain))
     }

@@ -186,13 +186,17 @@ impl Queue {
         self.inner.kinds.is_built_in(kind)
     }
 
-    /// The job as readers may see it: without the parts of its payload that its kind hides.
-    /// [`get`](Self::get) and [`list`](Self::list) answer with the whole.
-    pub fn shown(&self, job: JobRecord) -> JobRecord {
-        match self.inner.kinds.hidden_parts(&job.kind) {
-            [] => job,
-            hidden => JobRecord { payload: hidden::shown(&job.payload, hidden), ..job },
-        }
+    /// The job as readers may see it: without the parts of its payload that its kind hides; without all of it if that
+    /// cannot be found out. [`get`](Self::get) and [`list`](Self::list) answer with the whole.
+    pub async fn shown(&self, job: JobRecord) -> JobRecord {
+        let payload = match self.inner.kinds.hidden_parts(&*self.inner.store, &job.kind).await {
+            Ok(kind) => match kind.as_deref().map(registry::CachedKind::hidden_parts) {
+                None | Some([]) => return job,
+                Some(hidden) => hidden::shown(&job.payload, hidden),
+            },
+            Err(_) => hidden::nothing_shown(),
+        };
+        JobRecord { payload, ..job }
     }
 
     /// Declares the kind of a typed job, with the schema of its type. Limits that the kind has stay as they are.

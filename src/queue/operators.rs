@@ -66,6 +66,17 @@ impl Queue {
         self.inner.kinds.put(&*self.inner.store, definition, self.actor(), false).await
     }
 
+    /// Declares a kind as [`put_kind`](Self::put_kind) does, but leaves limits and hidden parts of one that is declared
+    /// already as they are: for declarations by code or by a file, which must not undo what an operator has set.
+    pub async fn declare_kind(&self, definition: KindDefinition) -> Result<bool, KindError> {
+        self.inner.kinds.put(&*self.inner.store, definition, self.actor(), true).await
+    }
+
+    /// Sets limits of built-in kinds, of which nothing else can be changed: those of `limited`, and none for the others.
+    pub async fn limit_built_in_kinds(&self, limited: &[KindDefinition]) -> Result<(), KindError> {
+        self.inner.kinds.limit_built_in(&*self.inner.store, limited, self.actor()).await
+    }
+
     /// Deletes the declaration of a kind; its jobs go on. `false` if it was not declared.
     pub async fn delete_kind(&self, kind: &Kind) -> Result<bool, KindError> {
         self.inner.kinds.delete(&*self.inner.store, kind, self.actor()).await

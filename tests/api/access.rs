@@ -29,13 +29,17 @@ on_every_store!(
 const ADMIN: &str = "the-operators-own-token";
 
 /// The whole table: what each route asks for. A route that is missing here fails the test.
-const TABLE: [(&str, &str, &str); 24] = [
+const TABLE: [(&str, &str, &str); 31] = [
     ("post", "/jobs", "enqueue"),
     ("post", "/jobs/batch", "enqueue"),
     ("get", "/jobs", "read"),
     ("get", "/jobs/{id}", "read"),
     ("get", "/jobs/{id}/attempts", "read"),
+    ("get", "/jobs/{id}/explain", "read"),
     ("get", "/queues", "read"),
+    ("get", "/queues/{queue}", "read"),
+    ("get", "/queues/{queue}/limits", "read"),
+    ("get", "/queues/{queue}/explain", "read"),
     ("get", "/kinds", "read"),
     ("get", "/stats", "read"),
     ("get", "/metrics", "read"),
@@ -50,6 +54,9 @@ const TABLE: [(&str, &str, &str); 24] = [
     ("delete", "/jobs/{id}", "admin"),
     ("post", "/queues/{queue}/pause", "admin"),
     ("post", "/queues/{queue}/resume", "admin"),
+    ("put", "/queues/{queue}", "admin"),
+    ("put", "/queues/{queue}/groups/{group}", "admin"),
+    ("delete", "/queues/{queue}/groups/{group}", "admin"),
     ("put", "/kinds/{kind}", "admin"),
     ("delete", "/kinds/{kind}", "admin"),
     ("post", "/tokens", "admin"),
@@ -71,7 +78,8 @@ fn routes() -> Vec<(String, String)> {
 
 fn call(server: &Server, method: &str, path: &str) -> Call {
     let id = uuid::Uuid::nil().to_string();
-    let path = path.replace("{id}", &id).replace("{queue}", "q").replace("{kind}", "k").replace("{file}", "index.css");
+    let path = path.replace("{id}", &id).replace("{queue}", "q").replace("{group}", "g");
+    let path = path.replace("{kind}", "k").replace("{file}", "index.css");
     server.call(&method.to_uppercase(), &path)
 }
 

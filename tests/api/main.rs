@@ -12,10 +12,12 @@ mod actors;
 mod canary;
 mod caps;
 mod connections;
+mod explain;
 mod hostile;
 mod idempotency;
 mod jobs;
 mod leases;
+mod limits;
 mod operators;
 #[cfg(feature = "postgres")]
 mod outage;

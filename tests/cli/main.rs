@@ -10,6 +10,7 @@ mod config;
 mod failures;
 mod fleet;
 mod housekeeping;
+mod limits;
 mod metrics;
 mod packaging;
 mod readme;

@@ -38,7 +38,7 @@ impl Terminal<'_> {
 }
 
 /// Without colours and line ends.
-fn bare(shown: &str) -> Vec<String> {
+pub(crate) fn bare(shown: &str) -> Vec<String> {
     let mut text = shown.replace('\r', "");
     for code in ["0", "1", "2", "31", "32", "33", "36", "4"] {
         text = text.replace(&format!("\x1b[{code}m"), "");

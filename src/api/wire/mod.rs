@@ -3,14 +3,18 @@
 //!
 //! Nothing is decided here. Shapes and ranges only: the values are checked by [`job`](crate::job) and [`queue`](crate::queue).
 
+mod explain;
 mod integer;
 mod job;
 mod kind;
 mod lease;
+mod limits;
 mod queue;
 mod strict_json;
 mod token;
+mod unique;
 
+pub(super) use explain::{JobExplanation, QueueExplanation};
 pub(super) use integer::{Integer, duration, within};
 pub(super) use job::{
     AttemptView, BatchResult, BatchResults, CancelAnswer, EnqueueReplay, JobBatch, JobSubmission, JobView, StatusName,
@@ -19,6 +23,10 @@ pub(super) use kind::{KindDeclaration, KindView, RetryDeclaration};
 pub(super) use lease::{
     BeatReport, BeatView, Heartbeat, HeartbeatAnswer, LeaseRequest, LeaseView, Leases, OutcomeReport, ReportedOutcome,
     SettledView, Settlement, SettlementAnswer,
+};
+pub(super) use limits::{
+    GroupSettingsDeclaration, GroupSettingsView, LimitView, QueueSettingsDeclaration, QueueSettingsView,
+    RateDeclaration, RateView, limits,
 };
 pub(super) use queue::{QueueView, RatesView, StatsView};
 pub(super) use strict_json::{Nul, check_json};

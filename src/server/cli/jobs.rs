@@ -11,6 +11,7 @@ use super::format::{age, attempts, moment, note, text, took};
 use super::stats::STATUSES;
 use super::table::Table;
 use super::watch::{Show, Watch};
+use super::why::why;
 use super::{Client, Target};
 use crate::server::exit::Exit;
 use crate::server::stdio::{escaped, print_json, print_line};
@@ -19,7 +20,7 @@ use crate::server::stdio::{escaped, print_json, print_line};
 const PAGE_MAX: usize = 200;
 
 /// The order in which a person wants to read them.
-const FIELDS: [&str; 22] = [
+const FIELDS: [&str; 26] = [
     "id",
     "kind",
     "queue",
@@ -38,6 +39,10 @@ const FIELDS: [&str; 22] = [
     "updated_at",
     "timeout_ms",
     "idempotency_key",
+    "group_key",
+    "cost",
+    "start_by",
+    "unique",
     "cancel_requested",
     "locked_by",
     "locked_at",
@@ -59,6 +64,12 @@ enum Command {
     List(Filter),
     /// Show one job with its attempts
     Show {
+        /// The job's id, as `enqueue` and `jobs list` print it
+        #[arg(value_parser = args::job_id)]
+        id: String,
+    },
+    /// Say why a job is not running
+    Why {
         /// The job's id, as `enqueue` and `jobs list` print it
         #[arg(value_parser = args::job_id)]
         id: String,
@@ -119,6 +130,7 @@ impl Jobs {
         match self.command {
             Command::List(filter) => list(&client, &filter, json),
             Command::Show { id } => show(&client, &id, json),
+            Command::Why { id } => why(&client, &format!("/jobs/{id}/explain"), &format!("job {id}"), json),
             Command::Cancel(Ids { ids }) => each(&ids, |id| {
                 let answer = client.post(&format!("/jobs/{id}/cancel"), None)?;
                 let said = if answer.status == 202 { "is asked to stop" } else { "is cancelled" };

@@ -10,12 +10,14 @@ mod enqueue;
 mod format;
 mod jobs;
 mod kinds;
+mod limits;
 mod queues;
 mod request_error;
 mod stats;
 pub(super) mod table;
 mod tokens;
 mod watch;
+mod why;
 
 use anyhow::Result;
 use clap::{Args, Subcommand};
@@ -27,10 +29,10 @@ use super::exit::Exit;
 #[derive(Debug, Subcommand)]
 pub(super) enum ClientCommand {
     /// Put one job in, or many from JSON lines
-    Enqueue(enqueue::Enqueue),
+    Enqueue(Box<enqueue::Enqueue>),
     /// Look at jobs, wait for them, cancel, redrive and delete them
     Jobs(jobs::Jobs),
-    /// Look at queues, pause and resume them
+    /// Look at queues, limit, pause and resume them
     Queues(queues::Queues),
     /// Look at kinds, declare and forget them
     Kinds(kinds::Kinds),

@@ -23,18 +23,28 @@ fn builder(settings: &Settings) -> QueueBuilder {
         .default_retry(settings.default_retry.clone())
 }
 
-/// Opens the queue with these built-in kinds, and declares the other kinds of the settings file.
+/// Opens the queue with these built-in kinds, declares the other kinds of the settings file, and sets the limits that the
+/// file declares.
 pub(super) async fn queue(settings: &Settings, built_in: Vec<BuiltInKind>) -> Result<Queue> {
     let queue = builder(settings).built_in_kinds(built_in).open().await?;
     let declared = &settings.declarations;
     let kinds = declared.kinds.iter().map(|kind| &kind.definition);
     let commands = declared.commands.iter().map(|command| &command.definition);
-    for definition in kinds.chain(commands).filter(|definition| !queue.is_built_in(&definition.kind)) {
+    for definition in kinds.clone().chain(commands).filter(|definition| !queue.is_built_in(&definition.kind)) {
         let name = &definition.kind;
-        queue
-            .put_kind(definition.clone())
-            .await
-            .with_context(|| format!("cannot declare kind {name} of the settings file"))?;
+        let put = match definition.has_limits() {
+            true => queue.put_kind(definition.clone()).await,
+            // What the file says nothing about stays as an operator has set it.
+            false => queue.declare_kind(definition.clone()).await,
+        };
+        put.with_context(|| format!("cannot declare kind {name} of the settings file"))?;
+    }
+    let limits: Vec<_> = kinds.filter(|definition| queue.is_built_in(&definition.kind)).cloned().collect();
+    queue.limit_built_in_kinds(&limits).await.context("cannot limit the built-in kinds as the settings file says")?;
+    for table in &declared.queues {
+        let name = &table.queue;
+        let limited = queue.limit(name.clone(), table.settings).await;
+        limited.with_context(|| format!("cannot limit queue {name} as the settings file says"))?;
     }
     Ok(queue)
 }

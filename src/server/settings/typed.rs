@@ -148,7 +148,12 @@ fn names_are_free(declarations: &Declarations, built_in: &BuiltInSettings) -> Re
     let way_out = "choose another name, or leave it out of STEADFAST_BUILTIN_KINDS";
     for kind in declarations.kinds.iter().filter(|kind| taken(&kind.definition.kind)) {
         let name = &kind.definition.kind;
-        for (given, key) in [(kind.definition.schema.is_some(), "schema"), (kind.push.is_some(), "push")] {
+        let definition = &kind.definition;
+        for (given, key) in [
+            (definition.schema.is_some(), "schema"),
+            (!definition.hidden.is_empty(), "hidden"),
+            (kind.push.is_some(), "push"),
+        ] {
             if given {
                 let message = format!(
                     "the settings file: [kinds.{name}] is built in: its defaults can be changed, not its {key}; {way_out}"
