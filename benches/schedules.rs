@@ -94,7 +94,7 @@ async fn main() {
     let queue = builder.over(Arc::new(Wrapped::new(store, calls.clone())), wake).unwrap();
 
     // Far enough ahead that all are stored before.
-    let tick = Timestamp::now() + Duration::from_secs(20 + schedules as u64 / 250);
+    let tick = Timestamp::now() + Duration::from_secs(20 + schedules as u64 / 100);
     let payload = Json::of(&json!({"at": "{{tick}}"})).unwrap();
     let request = ScheduleRequest::every_ms(86_400_000, ScheduledJob::new("report", payload).queue("scheduled"));
     let request = request.anchor_at(tick);
