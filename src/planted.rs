@@ -134,6 +134,22 @@ pub(crate) enum Bug {
     CatchUpUnbounded,
     /// A tick does not see that a job of its schedule is unfinished.
     OverlapUnseen,
+    /// An operation begins at the oldest job with every step, and takes those that came after it.
+    RedrivenInCircles,
+    /// A settle that comes too late gives back the place of the job's newest lease.
+    GiveBackUnfenced,
+    /// A job that fails permanently keeps its place.
+    DeadLettersKeepPlace,
+    /// A claim on PostgreSQL counts leases without locking the row that says how many there are.
+    UsageUnlocked,
+    /// A claim takes all it has room for from the group whose turn it is.
+    ShareIgnored,
+    /// A group that had its turn is first again.
+    TurnNotAdvanced,
+    /// A claim does not say when a rate allows the next start.
+    RateWithoutLookAgain,
+    /// A redriven job is still counted in its group of errors.
+    RedriveKeepsGroup,
 }
 
 /// Whether this bug is alive in this process.

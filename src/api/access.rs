@@ -4,21 +4,25 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use axum::http::Method;
+use jiff::Timestamp;
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
 use super::middleware::PeerAddress;
 use super::problem::{Code, Problem};
-use crate::store::{Actor, Scope, TokenRecord};
+use crate::job::limits::{SESSION_USE_INTERVAL, TOKEN_USE_INTERVAL};
+use crate::store::{Actor, Scope, SessionParent, SessionRecord, TokenRecord};
 
 /// What a route requires of its caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Access {
     /// Nothing.
     Public,
-    /// Any valid token: the answer will be that there is no such route.
+    /// Any valid token, whatever its scopes. Where no route matched, too: the answer will be that there is none.
     AnyToken,
     /// A token with a scope that allows this one.
     Scope(Scope),
@@ -29,7 +33,11 @@ pub(super) fn required_access(method: &Method, route: Option<&str>) -> Access {
     let Some(route) = route else { return Access::AnyToken };
     match (method, route) {
         (_, "/livez" | "/readyz" | "/health") => Access::Public,
+        (&Method::POST, "/session") => Access::Public,
+        (&Method::GET | &Method::HEAD | &Method::DELETE, "/session") => Access::AnyToken,
         (_, "/tokens" | "/tokens/{id}") => Access::Scope(Scope::Admin),
+        // It names other people's tokens and addresses.
+        (&Method::GET | &Method::HEAD, "/audit") => Access::Scope(Scope::Operate),
         (&Method::GET | &Method::HEAD, _) => Access::Scope(Scope::Read),
         // It shows, and changes nothing; the body is only too long for a query.
         (&Method::POST, "/schedules/preview") => Access::Scope(Scope::Read),
@@ -43,8 +51,18 @@ pub(super) fn required_access(method: &Method, route: Option<&str>) -> Access {
             | "/queues/{queue}/resume"
             | "/schedules/{name}/pause"
             | "/schedules/{name}/resume"
-            | "/schedules/{name}/run",
+            | "/schedules/{name}/run"
+            | "/workers/{worker}/drain"
+            | "/workers/{worker}/undrain"
+            // A delete needs `admin`, which its handler checks.
+            | "/operations"
+            | "/operations/preview"
+            | "/operations/{id}/pause"
+            | "/operations/{id}/resume"
+            | "/operations/{id}/stop",
         ) => Access::Scope(Scope::Operate),
+        (&Method::PATCH, "/operations/{id}") => Access::Scope(Scope::Operate),
+        (&Method::PUT | &Method::DELETE, "/errors/{fingerprint}/snooze") => Access::Scope(Scope::Operate),
         _ => Access::Scope(Scope::Admin),
     }
 }
@@ -82,13 +100,69 @@ pub(super) struct ApiToken {
     pub(super) name: String,
     /// What its leases belong to.
     pub(super) secret: SecretHash,
-    scopes: Vec<Scope>,
+    pub(super) scopes: Vec<Scope>,
+    /// When it ends at the latest.
+    pub(super) expires_at: Option<Timestamp>,
+    pub(super) is_expired: bool,
+    /// The id of the session, if it is one of this token and not the token itself.
+    pub(super) session: Option<String>,
+    /// That it is in use has not been written lately.
+    use_due: AtomicBool,
 }
 
 impl ApiToken {
     /// The operator's own, which allows everything.
     pub(super) fn of_operator(secret: SecretHash) -> Self {
-        Self { id: None, name: "admin token".to_owned(), secret, scopes: vec![Scope::Admin] }
+        Self {
+            id: None,
+            name: "admin token".to_owned(),
+            secret,
+            scopes: vec![Scope::Admin],
+            expires_at: None,
+            is_expired: false,
+            session: None,
+            use_due: AtomicBool::new(false),
+        }
+    }
+
+    /// One of the store's, as it stands by the store's time.
+    pub(super) fn of_record(token: TokenRecord, now: Timestamp) -> Self {
+        let is_expired = token.is_expired(now);
+        let use_due = token.last_used_at.is_none_or(|at| is_over(TOKEN_USE_INTERVAL, at, now));
+        Self {
+            id: Some(token.id),
+            name: token.name,
+            secret: SecretHash(token.secret_sha256),
+            scopes: token.scopes,
+            expires_at: token.expires_at,
+            is_expired,
+            session: None,
+            use_due: AtomicBool::new(use_due),
+        }
+    }
+
+    /// A session, which may do what its token may.
+    pub(super) fn of_session(session: SessionRecord) -> Self {
+        let use_due = is_over(SESSION_USE_INTERVAL, session.last_used_at, session.now);
+        let id = match session.parent {
+            SessionParent::Token(id) => Some(id),
+            SessionParent::Settings(_) => None,
+        };
+        Self {
+            id,
+            name: session.name,
+            secret: SecretHash(session.secret_sha256),
+            scopes: session.scopes,
+            expires_at: Some(session.expires_at),
+            is_expired: false,
+            session: Some(session.id),
+            use_due: AtomicBool::new(use_due),
+        }
+    }
+
+    /// Whether its use is to be written; `true` once.
+    pub(super) fn take_use(&self) -> bool {
+        self.use_due.load(Ordering::Relaxed) && self.use_due.swap(false, Ordering::Relaxed)
     }
 
     pub(super) fn allows(&self, scope: Scope) -> bool {
@@ -96,11 +170,8 @@ impl ApiToken {
     }
 }
 
-impl From<TokenRecord> for ApiToken {
-    fn from(token: TokenRecord) -> Self {
-        let secret = SecretHash(token.secret_sha256);
-        Self { id: Some(token.id), name: token.name, secret, scopes: token.scopes }
-    }
+fn is_over(span: Duration, since: Timestamp, now: Timestamp) -> bool {
+    Duration::try_from(now.duration_since(since)).is_ok_and(|passed| passed >= span)
 }
 
 /// Who is calling.
@@ -120,16 +191,27 @@ impl Caller {
         }
     }
 
+    /// What people call them.
+    pub(super) fn name(&self) -> &str {
+        match self {
+            Self::Anyone => "anyone",
+            Self::Holder(token) => &token.name,
+        }
+    }
+
+    /// Whether a browser's cookie said who it is.
+    pub(super) fn is_session(&self) -> bool {
+        matches!(self, Self::Holder(token) if token.session.is_some())
+    }
+
     /// As what they do is recorded.
     pub(super) fn actor(&self, request_id: &str, peer: Option<PeerAddress>) -> Actor {
-        let actor = match self {
-            Self::Anyone => Actor::new("anyone"),
-            Self::Holder(token) => {
-                let actor = Actor::new(&token.name);
-                if let Some(id) = &token.id { actor.token(id) } else { actor }
-            }
+        let actor = Actor::new(self.name()).request(request_id);
+        let token_id = match self {
+            Self::Anyone => None,
+            Self::Holder(token) => token.id.as_ref(),
         };
-        let actor = actor.request(request_id);
+        let actor = if let Some(id) = token_id { actor.token(id) } else { actor };
         if let Some(PeerAddress(peer)) = peer { actor.address(peer.ip().to_canonical()) } else { actor }
     }
 
@@ -153,12 +235,8 @@ mod tests {
 
     #[test]
     fn a_refusal_names_each_scope_that_would_do_once() {
-        let caller = Caller::Holder(Arc::new(ApiToken {
-            id: None,
-            name: "a".into(),
-            secret: SecretHash::of("a"),
-            scopes: vec![Scope::Enqueue],
-        }));
+        let token = ApiToken::of_operator(SecretHash::of("a"));
+        let caller = Caller::Holder(Arc::new(ApiToken { scopes: vec![Scope::Enqueue], ..token }));
         let refused = |scope| caller.require(Access::Scope(scope)).unwrap_err().body("r-1");
         assert!(refused(Scope::Work).contains("the token needs the scope work or admin\""));
         assert!(refused(Scope::Admin).contains("the token needs the scope admin\""));

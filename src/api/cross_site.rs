@@ -7,6 +7,7 @@ use axum::http::header::{HOST, ORIGIN};
 use axum::http::{HeaderMap, Method, Uri};
 
 use super::problem::{Code, Problem};
+use super::public_url::PublicUrl;
 
 /// While the server is open, `Host` must be a name of this machine or one of `allowed` (lowercase).
 pub(super) fn check_host(uri: &Uri, headers: &HeaderMap, allowed: &[String]) -> Result<(), Problem> {
@@ -23,7 +24,12 @@ pub(super) fn check_host(uri: &Uri, headers: &HeaderMap, allowed: &[String]) -> 
 
 /// Methods that change something are refused if a browser says that a page of another site sent them. Programs that are
 /// no browsers send neither header.
-pub(super) fn check_origin(method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<(), Problem> {
+pub(super) fn check_origin(
+    method: &Method,
+    uri: &Uri,
+    headers: &HeaderMap,
+    public: Option<&PublicUrl>,
+) -> Result<(), Problem> {
     if method.is_safe() {
         return Ok(());
     }
@@ -32,12 +38,78 @@ pub(super) fn check_origin(method: &Method, uri: &Uri, headers: &HeaderMap) -> R
         return if site == "same-origin" || site == "none" { Ok(()) } else { cross_site() };
     }
     let Some(origin) = headers.get(ORIGIN) else { return Ok(()) };
-    let origin = origin.to_str().ok().and_then(|origin| origin.split_once("://"));
-    let same = match (origin, authority(uri, headers)) {
+    let is_own = |origin: &str| is_configured(origin, public) || is_of_host(origin, uri, headers);
+    if origin.to_str().is_ok_and(is_own) { Ok(()) } else { cross_site() }
+}
+
+/// A cookie goes with every request of a browser, whoever made it send one. So what changes something needs two proofs
+/// besides: that the browser says the request is from a page of this server, and a header that no form can set.
+pub(super) fn check_session(
+    method: &Method,
+    uri: &Uri,
+    headers: &HeaderMap,
+    public: Option<&PublicUrl>,
+) -> Result<(), Problem> {
+    if method.is_safe() {
+        return Ok(());
+    }
+    let from_here = match only(headers, "sec-fetch-site") {
+        Given::Once(site) => site == "same-origin",
+        Given::Badly => false,
+        Given::Never => match only(headers, ORIGIN.as_str()) {
+            // Behind https a page of the same host over plain http is another site: anybody on the way may have written it.
+            Given::Once(origin) => {
+                let https = public.is_some_and(PublicUrl::is_https);
+                is_configured(origin, public) || (!https && is_of_host(origin, uri, headers))
+            }
+            Given::Badly | Given::Never => false,
+        },
+    };
+    if !from_here {
+        let detail =
+            "a session changes something only from a page of this server: sec-fetch-site: same-origin, or its origin";
+        return Err(Problem::new(Code::CrossSite, detail));
+    }
+    match only(headers, SESSION_HEADER) {
+        Given::Once("1") => Ok(()),
+        _ => Err(Problem::new(
+            Code::CrossSite,
+            "a session changes something only with the header x-steadfast-session: 1",
+        )),
+    }
+}
+
+/// No form can set it, and a script of another origin only after asking.
+const SESSION_HEADER: &str = "x-steadfast-session";
+
+/// How a header is given.
+enum Given<'h> {
+    Once(&'h str),
+    Never,
+    /// Twice, or not as text.
+    Badly,
+}
+
+fn only<'h>(headers: &'h HeaderMap, name: &str) -> Given<'h> {
+    let mut given = headers.get_all(name).iter();
+    match (given.next(), given.next()) {
+        (None, _) => Given::Never,
+        (Some(value), None) => value.to_str().map_or(Given::Badly, Given::Once),
+        _ => Given::Badly,
+    }
+}
+
+/// Whether an `Origin` is the configured one.
+fn is_configured(origin: &str, public: Option<&PublicUrl>) -> bool {
+    public.is_some_and(|public| public.is_origin(origin))
+}
+
+/// Whether an `Origin` is the host that the request itself is for.
+fn is_of_host(origin: &str, uri: &Uri, headers: &HeaderMap) -> bool {
+    match (origin.split_once("://"), authority(uri, headers)) {
         (Some((_, origin)), Some(here)) => origin.eq_ignore_ascii_case(&here),
         _ => false,
-    };
-    if same { Ok(()) } else { cross_site() }
+    }
 }
 
 /// Which server the caller means, in lowercase; `None` if it does not say, or says it twice.
@@ -129,13 +201,50 @@ mod tests {
     #[test]
     fn a_page_of_another_site_changes_nothing() {
         let uri = Uri::from_static("/jobs");
-        let check = |name, value| check_origin(&Method::POST, &uri, &with(name, value)).is_ok();
+        let check = |name, value| check_origin(&Method::POST, &uri, &with(name, value), None).is_ok();
         assert!(check("sec-fetch-site", "same-origin") && check("sec-fetch-site", "none"));
         assert!(!check("sec-fetch-site", "cross-site") && !check("sec-fetch-site", "same-site"));
         assert!(check("origin", "http://localhost:8080"));
         assert!(!check("origin", "http://localhost:9090") && !check("origin", "null"));
         assert!(!check("origin", "https://evil.example"));
         assert!(check("accept", "*/*"));
-        assert!(check_origin(&Method::GET, &uri, &with("origin", "https://evil.example")).is_ok());
+        assert!(check_origin(&Method::GET, &uri, &with("origin", "https://evil.example"), None).is_ok());
+    }
+
+    #[test]
+    fn a_session_changes_something_only_with_both_proofs() {
+        let uri = Uri::from_static("/jobs");
+        let check = |given: &[(&'static str, &str)], public: Option<&str>| {
+            let mut headers = with("x-steadfast-session", "1");
+            for (name, value) in given {
+                headers.append(*name, HeaderValue::from_str(value).unwrap());
+            }
+            let public = public.map(|url| url.parse().unwrap());
+            check_session(&Method::POST, &uri, &headers, public.as_ref()).is_ok()
+        };
+        assert!(check(&[("sec-fetch-site", "same-origin")], None));
+        assert!(check(&[("origin", "http://localhost:8080")], None));
+        let (here, https) = (("origin", "http://localhost:8080"), Some("https://jobs.example.com"));
+        for bad in [
+            &[][..],
+            &[("sec-fetch-site", "none")],
+            &[("sec-fetch-site", "same-site")],
+            &[("sec-fetch-site", "cross-site"), here],
+            &[("sec-fetch-site", "same-origin"), ("sec-fetch-site", "same-origin")],
+            &[("origin", "null")],
+            &[("origin", "https://evil.example")],
+            &[here, here],
+            &[here, ("x-steadfast-session", "1")],
+        ] {
+            assert!(!check(bad, None), "{bad:?}");
+        }
+        assert!(check(&[("origin", "https://jobs.example.com")], https));
+        assert!(!check(&[("origin", "http://jobs.example.com")], https) && !check(&[here], https));
+        assert!(check(&[here], Some("http://jobs.example.com")));
+        let mut without = with("sec-fetch-site", "same-origin");
+        assert!(check_session(&Method::POST, &uri, &without, None).is_err());
+        assert!(check_session(&Method::GET, &uri, &without, None).is_ok());
+        without.insert("x-steadfast-session", HeaderValue::from_static("true"));
+        assert!(check_session(&Method::POST, &uri, &without, None).is_err());
     }
 }

@@ -13,7 +13,7 @@ use super::extract::{JsonBody, JsonResponse, ok};
 use super::problem::{Code, Problem};
 use super::state::{Api, ApiState, run_to_completion};
 use super::wire;
-use crate::queue::EnqueueError;
+use crate::queue::{EnqueueError, Viewer};
 use crate::store::Scope;
 
 const IDEMPOTENCY_KEY: &str = "idempotency-key";
@@ -30,20 +30,24 @@ const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
     responses(
         (status = 201, description = "accepted", body = wire::JobView,
             headers(("Location" = String, description = "the job's own address"))),
-        (status = 200, description = "the key was seen before; this is its job, unchanged. Without the scope `read` only what `KnownJob` says",
+        (status = 200, description = "the idempotency key or the unique key was seen before; this is its job, unchanged \
+            unless it says `replaced`. Without the scope `read` only what `KnownJob` says",
             body = wire::EnqueueReplay,
-            headers(("Idempotent-Replayed" = String, description = "`true`"), ("Location" = String))),
+            headers(("Idempotent-Replayed" = Option<String>, description = "`true`, if it was the idempotency key"),
+                ("Location" = String))),
         (status = 413), (status = 415), (status = 422), (status = 429),
     )
 )]
 pub(super) async fn enqueue(
     State(api): State<Api>,
     Extension(caller): Extension<Caller>,
+    viewer: Viewer,
     headers: HeaderMap,
     body: JsonBody<wire::JobSubmission>,
 ) -> Result<Response, Problem> {
     let key = idempotency_key(&headers)?;
     let request = body.value.into_request(key).map_err(EnqueueError::from)?;
+    let key = request.idempotency_key.clone();
     let permit = enqueue_permit(&api)?;
     let enqueued = run_to_completion(&api, |api| async move {
         let _held = (permit, body.memory);
@@ -53,11 +57,17 @@ pub(super) async fn enqueue(
     let location = HeaderValue::from_str(&format!("/jobs/{}", enqueued.job.id)).expect("a UUID is a valid header");
     let headers = [(LOCATION, location)];
     if enqueued.created {
-        let job = wire::JobView::shown(enqueued.job, &api.queue);
+        // Who has just sent a payload may see it.
+        let job = wire::JobView::shown(enqueued.job, &api.queue.viewer()).await;
         return Ok((headers, JsonResponse(StatusCode::CREATED, job)).into_response());
     }
-    let replay = wire::EnqueueReplay::of(enqueued.job, caller.may(Access::Scope(Scope::Read)), &api.queue);
-    Ok((headers, [(REPLAYED, HeaderValue::from_static("true"))], ok(replay)).into_response())
+    let is_replay = key.is_some() && key == enqueued.job.idempotency_key;
+    let replay = wire::EnqueueReplay::of(enqueued, caller.may(Access::Scope(Scope::Read)), &viewer).await;
+    let mut response = (headers, ok(replay)).into_response();
+    if is_replay {
+        response.headers_mut().insert(REPLAYED, HeaderValue::from_static("true"));
+    }
+    Ok(response)
 }
 
 /// Enqueue up to 1,000 jobs
@@ -74,6 +84,7 @@ pub(super) async fn enqueue(
 pub(super) async fn enqueue_batch(
     State(api): State<Api>,
     Extension(caller): Extension<Caller>,
+    viewer: Viewer,
     body: JsonBody<wire::JobBatch>,
 ) -> Result<JsonResponse<wire::BatchResults>, Problem> {
     let requests = body.value.jobs.into_iter().map(|job| job.into_request(None)).collect::<Result<Vec<_>, _>>();
@@ -84,7 +95,11 @@ pub(super) async fn enqueue_batch(
         api.queue.enqueue_requests(requests).await
     });
     let may_read = caller.may(Access::Scope(Scope::Read));
-    let results = enqueued.await??.into_iter().map(|one| wire::BatchResult::new(one, may_read, &api.queue)).collect();
+    let enqueued = enqueued.await??;
+    let mut results = Vec::with_capacity(enqueued.len());
+    for one in enqueued {
+        results.push(wire::BatchResult::new(one, may_read, &viewer).await);
+    }
     Ok(ok(wire::BatchResults { results }))
 }
 

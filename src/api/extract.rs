@@ -14,14 +14,15 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::time::timeout;
 
+use super::access::{Access, Caller};
 use super::limits::{BATCH_BODY_MAX, DISCARD_MAX, SINGLE_BODY_MAX};
 use super::memory_budget::{BudgetExhausted, MemoryShare};
 use super::problem::{Code, Problem, shortened};
 use super::state::Api;
 use super::wire::{self, Nul, check_json};
 use crate::job::JobId;
-use crate::queue::Queue;
-use crate::store::Actor;
+use crate::queue::{Queue, Viewer};
+use crate::store::{Actor, Scope};
 
 /// The queue on behalf of the caller, for routes by which operators change something: the store is told who asked.
 pub(super) struct OperatorQueue(pub(super) Queue);
@@ -34,6 +35,18 @@ impl FromRequestParts<Api> for OperatorQueue {
         // The middleware puts it there for every route that needs a token.
         let actor = actor.ok_or_else(|| Problem::new(Code::Internal, "the caller is not known"))?;
         Ok(Self(api.queue.by(actor)))
+    }
+}
+
+/// The caller as a reader of jobs: with `hide_payloads`, only `admin` sees payloads.
+impl FromRequestParts<Api> for Viewer {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Problem> {
+        let is_admin = |caller: &Caller| caller.may(Access::Scope(Scope::Admin));
+        let sees_all = !api.hides_payloads || parts.extensions.get::<Caller>().is_some_and(is_admin);
+        let viewer = api.queue.viewer();
+        Ok(if sees_all { viewer } else { viewer.without_payloads() })
     }
 }
 
@@ -57,10 +70,22 @@ impl FromRequestParts<Api> for PathText {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Problem> {
-        let Path(text) = Path::<String>::from_request_parts(parts, api)
+        let PathTexts(text) = PathTexts::from_request_parts(parts, api).await?;
+        Ok(Self(text))
+    }
+}
+
+/// The variable parts of a path, percent-decoded.
+pub(super) struct PathTexts<T>(pub(super) T);
+
+impl<T: DeserializeOwned + Send> FromRequestParts<Api> for PathTexts<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Problem> {
+        let Path(texts) = Path::<T>::from_request_parts(parts, api)
             .await
             .map_err(|_| Problem::malformed("the path is not valid UTF-8 once decoded"))?;
-        Ok(Self(text))
+        Ok(Self(texts))
     }
 }
 
@@ -103,7 +128,20 @@ impl JsonRequest for wire::JobBatch {
     }
 }
 impl JsonRequest for wire::KindDeclaration {}
+impl JsonRequest for wire::QueueSettingsDeclaration {}
+impl JsonRequest for wire::GroupSettingsDeclaration {}
+impl JsonRequest for wire::NewSession {}
 impl JsonRequest for wire::NewToken {}
+impl JsonRequest for wire::SnoozeDeclaration {}
+impl JsonRequest for wire::OperationPatch {}
+impl JsonRequest for wire::OperationPreviewRequest {}
+impl JsonRequest for wire::OperationSubmission {
+    const NUL_ALLOWED: bool = false;
+
+    fn nul(&self) -> Problem {
+        Problem::invalid(NUL)
+    }
+}
 impl JsonRequest for wire::RunRequest {}
 impl JsonRequest for wire::PreviewRequest {}
 impl JsonRequest for wire::ScheduleDeclaration {

@@ -8,6 +8,7 @@ use super::extract::{JsonResponse, OperatorQueue, PathId, ok};
 use super::problem::{Code, Problem};
 use super::state::{Api, run_to_completion};
 use super::wire;
+use crate::queue::Viewer;
 use crate::store::{Cancelled, Deleted, Redriven};
 
 /// Look at a job
@@ -18,12 +19,13 @@ use crate::store::{Cancelled, Deleted, Redriven};
 )]
 pub(super) async fn get_job(
     State(api): State<Api>,
+    viewer: Viewer,
     PathId(id): PathId,
 ) -> Result<JsonResponse<wire::JobView>, Problem> {
     let job = run_to_completion(&api, |api| async move { api.queue.get(id).await })
         .await??
         .ok_or_else(|| Problem::not_found("job", id))?;
-    Ok(ok(wire::JobView::shown(job, &api.queue)))
+    Ok(ok(wire::JobView::shown(job, &viewer).await))
 }
 
 /// Look at a job's attempts, oldest first
@@ -80,10 +82,11 @@ pub(super) async fn cancel_job(
 pub(super) async fn redrive_job(
     State(api): State<Api>,
     OperatorQueue(queue): OperatorQueue,
+    viewer: Viewer,
     PathId(id): PathId,
 ) -> Result<JsonResponse<wire::JobView>, Problem> {
     match run_to_completion(&api, |_| async move { queue.redrive(id).await }).await?? {
-        Redriven::Queued(job) => Ok(ok(wire::JobView::shown(job, &api.queue))),
+        Redriven::Queued(job) => Ok(ok(wire::JobView::shown(job, &viewer).await)),
         Redriven::NotDead(status) => Err(Problem::new(
             Code::NotDead,
             format!("job {id} is {status}: only failed and cancelled jobs are redriven"),

@@ -6,7 +6,7 @@ use axum::http::StatusCode;
 use super::extract::{JsonBody, JsonResponse, OperatorQueue, PathText, ok};
 use super::problem::Problem;
 use super::state::{Api, run_to_completion};
-use super::wire::{KindDeclaration, KindView, RetryDeclaration, within};
+use super::wire::{KindDeclaration, KindView, RetryDeclaration, limits, within};
 use crate::job::limits::{MAX_ATTEMPTS_MAX, PRIORITY_MAX, PRIORITY_MIN, SCHEDULE_HORIZON, TIMEOUT_MAX};
 use crate::job::{Kind, KindDefaults, KindDefinition, QueueName, RetryPolicy};
 
@@ -74,6 +74,7 @@ pub(super) async fn delete_kind(
 
 fn definition(kind: Kind, declared: KindDeclaration) -> Result<KindDefinition, Problem> {
     let timeout_max_ms = TIMEOUT_MAX.as_millis() as i64;
+    let (concurrency, rate) = limits("", declared.concurrency, declared.rate)?;
     Ok(KindDefinition {
         kind,
         schema: declared.schema,
@@ -86,6 +87,9 @@ fn definition(kind: Kind, declared: KindDeclaration) -> Result<KindDefinition, P
             timeout_ms: within("timeout_ms", declared.timeout_ms, 1..=timeout_max_ms)?.map(|ms| ms as u64),
             retry: declared.retry.map(retry).transpose()?,
         },
+        concurrency,
+        rate,
+        hidden: declared.hidden.unwrap_or_default(),
     })
 }
 

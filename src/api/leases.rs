@@ -1,5 +1,5 @@
 //! The worker protocol: any language leases, extends and settles with the same verbs, fences and guarantees as the
-//! built-in workers. It runs nothing and remembers nothing of a worker.
+//! built-in workers. It runs nothing; what it remembers of workers ([`worker_registry`](super::worker_registry)) is for people.
 //!
 //! Here are leases and heartbeats; outcomes are in [`settle`](super::settle), what a lease token means in
 //! [`lease_token`](super::lease_token).
@@ -23,9 +23,12 @@ use super::problem::{Code, Problem};
 use super::response_memory::with_memory;
 use super::state::{Api, ApiState, run_to_completion};
 use super::wire::{self, Integer, duration, within};
+use super::worker_registry::{self, Fetch};
 use super::{lease_token, metrics};
 use crate::job::limits::{BATCH_MAX, LEASE_MAX, LEASE_MIN, PAYLOAD_MAX_BYTES};
-use crate::job::{JobId, Json, Kind, Lease, LeaseKey, NotAName, Outcome, Progress, QueueName, WorkerId};
+use crate::job::{
+    JobId, Json, Kind, Lease, LeaseKey, NotAName, Outcome, Progress, QueueName, Told, WorkerAsks, WorkerId,
+};
 use crate::store::{Beat, Claim, Extend, Extended, Scope, Settle, StoreError, StoreErrorKind};
 
 /// 500 ms, growing to 2 s: finds jobs whose time has come. New ones wake the poll.
@@ -60,6 +63,9 @@ pub(super) async fn lease(
     let kinds = names("kinds", request.kinds, Kind::new)?;
     let max = within("max", request.max, 1..=BATCH_MAX as i64)?.map_or(1, |max| max as usize);
     let lease = lease_duration(request.lease_ms)?.unwrap_or(api.lease);
+    let info = request.info.map(wire::WorkerInfoReport::read).transpose()?;
+    let asks = WorkerAsks::new(queues.clone(), kinds.clone());
+    let _poll = worker_registry::fetch(&api, &caller, &worker, Fetch { asks, max, info });
     let claim = Claim::new(worker, lease).queues(queues).kinds(kinds).max(max);
     // A claim is small; a thousand polls that wait must not keep others from sending.
     drop(memory);
@@ -135,6 +141,9 @@ async fn claim_or_give_back(
 ) -> Result<Leased, Problem> {
     let most = claim.max.saturating_mul(PAYLOAD_MAX_BYTES).min(LEASES_MAX_BYTES);
     let memory = api.response_memory.for_leases(most).await?;
+    if api.workers.is_draining(&claim.worker) {
+        return Ok(Leased { leases: Vec::new(), memory, bytes: 0, look_again: None }.fitted());
+    }
     let (reply, answer) = oneshot::channel();
     let giving_back = run_to_completion(api, |api| async move {
         let claimed = claim_in_steps(&api, claim, filter, memory).await;
@@ -216,7 +225,7 @@ pub(super) async fn heartbeat(
     body: JsonBody<wire::Heartbeat>,
 ) -> Result<JsonResponse<wire::HeartbeatAnswer>, Problem> {
     let beat = body.value;
-    WorkerId::new(&beat.worker)?;
+    let worker = WorkerId::new(&beat.worker)?;
     at_most_a_batch("leases", beat.leases.len())?;
     let lease = lease_duration(beat.lease_ms)?;
     let ids: Vec<_> = beat.leases.iter().map(|lease| lease.job_id).collect();
@@ -232,7 +241,8 @@ pub(super) async fn heartbeat(
     }
     // Another caller's or a garbled token cannot be a live lease: `lost`, without asking the store.
     let known: Vec<_> = beats.iter().flatten().cloned().collect();
-    let worker = if api.is_closing() { "drain" } else { "run" };
+    worker_registry::beat(&api, &caller, &worker);
+    let worker = if api.is_closing() || api.workers.is_draining(&worker) { Told::Drain } else { Told::Run };
     let memory = body.memory;
     let extended = run_to_completion(&api, |api| async move {
         let _held = memory;
@@ -247,7 +257,7 @@ pub(super) async fn heartbeat(
     let leases: Vec<_> =
         ids.into_iter().zip(verdicts).map(|(job_id, status)| wire::BeatView { job_id, status }).collect();
     metrics::leases_lost(leases.iter().filter(|lease| lease.status == "lost").count());
-    Ok(ok(wire::HeartbeatAnswer { worker, leases }))
+    Ok(ok(wire::HeartbeatAnswer { worker: worker.as_str(), leases }))
 }
 
 fn read_beat(beat: wire::BeatReport, caller: &Caller) -> Result<Option<Beat>, String> {

@@ -51,7 +51,7 @@ pub(super) const WORKER_RESPONSES_MAX: usize = 64 * 1024 * 1024;
 pub(super) const WRITE_RESPONSES_MAX: usize = 64 * 1024 * 1024;
 /// 4 pages are read at one time: what one step of each reads is in memory before it can be charged.
 pub(super) const PAGES_AT_ONCE_MAX: usize = 4;
-/// 16 jobs of a page are read in one step: 8 MiB if every payload and result is as large as it may be.
+/// 16 schedules of a page are read in one step: 4 MiB if every payload is as large as it may be.
 pub(super) const LIST_STEP: usize = 16;
 /// 500 jobs are claimed in one step: besides the payloads, 8 MiB if every last error is as long as it may be …
 pub(super) const LEASE_STEP: usize = 500;
@@ -63,6 +63,10 @@ pub(super) const PAGE_MAX_BYTES: usize = 8 * 1024 * 1024;
 pub(super) const JSON_DEPTH_MAX: usize = 100;
 /// 10,000: skipping is walking; `cursor` goes on from anywhere at no cost.
 pub(super) const OFFSET_MAX: usize = 10_000;
+/// 50 values in a list of a query: beyond it, one asks for all.
+pub(super) const VALUES_MAX: usize = 50;
+/// 200 characters of a text to look for.
+pub(super) const TEXT_MAX_CHARS: usize = 200;
 /// 4,096 connections: well below the usual limit of open files times the memory of each.
 pub(super) const CONNECTIONS_MAX: usize = 4096;
 /// 4,096 enqueues in flight: what a second of a good disk can take.
@@ -73,5 +77,7 @@ pub(super) const HEAD_MAX_BYTES: usize = 64 * 1024;
 pub(super) const TOKEN_MAX_BYTES: usize = 512;
 /// 1,000 queues are shown one by one by `/metrics`; the rest are added up.
 pub(super) const QUEUE_LABELS_MAX: usize = 1000;
+/// 10 s between two records of which workers were heard of: not once per fetch or heartbeat.
+pub(super) const WORKER_REPORT_INTERVAL: Duration = Duration::from_secs(10);
 /// 2 s for the store to answer a health check.
 pub(super) const CHECK_TIMEOUT: Duration = Duration::from_secs(2);

@@ -17,7 +17,7 @@ use super::limits::QUEUE_LABELS_MAX;
 use super::metric_families;
 use super::problem::Problem;
 use super::state::Api;
-use crate::job::{Kind, QueueName, Status};
+use crate::job::{Kind, QueueName, Status, WorkerState};
 use crate::store::{QueueStats, Stats, StatsRequest};
 
 /// From a tenth of a millisecond to a minute: a commit is about one, a long poll up to thirty thousand.
@@ -91,8 +91,19 @@ pub(super) async fn metrics(State(api): State<Api>) -> Result<Response, Problem>
         Ok(stats) => write_depths(&mut text, &stats),
         Err(problem) => tracing::debug!(?problem, "queue depths are left out of the metrics"),
     }
+    match api.queue.worker_counts().await {
+        Ok(counts) => write_workers(&mut text, &counts),
+        Err(error) => tracing::debug!(?error, "workers are left out of the metrics"),
+    }
     let prometheus = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
     Ok(([(CONTENT_TYPE, prometheus)], text).into_response())
+}
+
+fn write_workers(text: &mut String, counts: &BTreeMap<WorkerState, usize>) {
+    text.push_str("# HELP workers Workers of all processes, by state.\n# TYPE workers gauge\n");
+    for (state, count) in counts {
+        text.push_str(&format!("workers{{state=\"{state}\"}} {count}\n"));
+    }
 }
 
 fn write_depths(text: &mut String, stats: &Stats) {

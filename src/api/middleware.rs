@@ -21,8 +21,8 @@ use axum::response::{IntoResponse, Response};
 use tracing::Instrument;
 
 use super::access::{Access, Caller, required_access};
-use super::auth::bearer;
-use super::cross_site::{check_host, check_origin};
+use super::auth::Credential;
+use super::cross_site::{check_host, check_origin, check_session};
 use super::limits::{IN_RESERVE_BODY_TIMEOUT, REFUSED_BODY_TIMEOUT};
 use super::problem::{Code, Problem};
 use super::state::{Api, ApiState};
@@ -44,6 +44,10 @@ impl PeerAddress {
         }
     }
 }
+
+/// The request's id, for handlers of public routes; others have it in their [`Actor`](crate::store::Actor).
+#[derive(Debug, Clone)]
+pub(super) struct RequestId(pub(super) String);
 
 /// Marks the request of a connection beyond the limit: only probes and workers are served, and nobody waits.
 #[derive(Debug, Clone, Copy)]
@@ -130,40 +134,52 @@ async fn authorize(
         return Err(Problem::new(Code::Overloaded, "too many connections; try again shortly").into_response());
     }
     let access = required_access(&head.method, route.map(MatchedPath::as_str));
+    let public_url = api.public_url.as_ref();
+    check_origin(&head.method, &head.uri, &head.headers, public_url).map_err(IntoResponse::into_response)?;
     if access == Access::Public {
+        head.extensions.insert(RequestId(request_id.to_owned()));
         return Ok(());
     }
-    check_origin(&head.method, &head.uri, &head.headers).map_err(IntoResponse::into_response)?;
-    let caller = identify(api, head, in_reserve).await?;
+    let peer = head.extensions.get::<PeerAddress>().copied();
+    let caller = verify(api, peer, in_reserve, api.authenticator.credential(&head.headers)).await?;
     if matches!(caller, Caller::Anyone) {
         check_host(&head.uri, &head.headers, &api.hosts).map_err(IntoResponse::into_response)?;
     }
+    if caller.is_session() {
+        check_session(&head.method, &head.uri, &head.headers, public_url).map_err(IntoResponse::into_response)?;
+    }
     caller.require(access).map_err(IntoResponse::into_response)?;
-    let peer = head.extensions.get::<PeerAddress>().copied();
     head.extensions.insert(caller.actor(request_id, peer));
     head.extensions.insert(caller);
     Ok(())
 }
 
 /// Who is calling, unless the address has tried too many tokens.
-async fn identify(api: &ApiState, head: &Parts, in_reserve: bool) -> Result<Caller, Response> {
-    let Some(peer) = head.extensions.get::<PeerAddress>() else {
+pub(super) async fn verify(
+    api: &ApiState,
+    peer: Option<PeerAddress>,
+    in_reserve: bool,
+    credential: Credential<'_>,
+) -> Result<Caller, Response> {
+    let Some(peer) = peer else {
         // Embedded in another server, which knows who connects; it has to throttle.
-        return api.authenticator.identify(&head.headers).await.map_err(IntoResponse::into_response);
+        return api.authenticator.verify(credential).await.map_err(IntoResponse::into_response);
     };
-    let Some(attempt) = api.throttle.begin(peer.network(), bearer(&head.headers)) else {
+    let Some(attempt) = api.throttle.begin(peer.network(), credential.secret()) else {
         let detail = "this address has sent too many invalid tokens and this one was not looked at; try again later";
         return Err(closing(Problem::new(Code::TooManyFailures, detail)));
     };
-    match api.authenticator.identify(&head.headers).await {
+    match api.authenticator.verify(credential).await {
         Ok(caller) => {
             attempt.succeeded();
             Ok(caller)
         }
-        Err(problem) if problem.code() == Code::Unauthorized => match attempt.refused(in_reserve).await {
-            KeepAlive::Keep => Err(problem.into_response()),
-            KeepAlive::Close => Err(closing(problem)),
-        },
+        Err(problem) if matches!(problem.code(), Code::Unauthorized | Code::TokenExpired) => {
+            match attempt.refused(in_reserve).await {
+                KeepAlive::Keep => Err(problem.into_response()),
+                KeepAlive::Close => Err(closing(problem)),
+            }
+        }
         Err(problem) => Err(problem.into_response()),
     }
 }

@@ -7,39 +7,54 @@
 //! Start reading at [`serve()`] and at the list of routes below; then one file per group of routes.
 
 mod access;
+mod audit;
 mod auth;
+mod auth_sessions;
 mod auth_throttle;
 mod connection_limit;
 mod cross_site;
 mod enqueue;
+mod errors;
+mod explain;
 mod extract;
 mod health;
+mod job_filter;
 mod jobs;
 mod kinds;
 mod lease_token;
 mod leases;
 mod limits;
 mod list;
+mod list_query;
 mod long_poll_turns;
 mod memory_budget;
 mod metric_families;
 pub mod metrics;
 mod middleware;
 mod openapi;
+mod operation_request;
+mod operations;
 mod problem;
+mod public_url;
 mod queue_pages;
+mod queue_settings;
 mod queues;
 mod response_memory;
 mod schedules;
 mod serve;
+mod session;
+mod session_cookie;
 mod settings;
 mod settle;
 mod state;
 mod stats;
+mod token_uses;
 mod tokens;
 mod unread_body;
 mod urgent_runtime;
 mod wire;
+mod worker_registry;
+mod workers;
 mod write_timeout;
 
 use axum::Router;
@@ -50,6 +65,7 @@ use utoipa_axum::routes;
 pub use axum;
 pub use health::ReadyCheck;
 pub use openapi::openapi_json;
+pub use public_url::{NotAPublicUrl, PublicUrl};
 pub use serve::{Exposed, ServeError, may_bind, serve, serve_probes};
 pub use settings::{ApiLimits, ApiSettings};
 
@@ -73,14 +89,22 @@ fn routes() -> OpenApiRouter<Api> {
         .routes(routes!(jobs::get_attempts))
         .routes(routes!(jobs::cancel_job))
         .routes(routes!(jobs::redrive_job))
+        .routes(routes!(explain::explain_job))
         .routes(routes!(leases::lease))
         .routes(routes!(leases::heartbeat))
         .routes(routes!(settle::settle))
         .routes(routes!(queues::list_queues))
         .routes(routes!(queues::pause_queue))
         .routes(routes!(queues::resume_queue))
+        .routes(routes!(queue_settings::set_queue, queue_settings::get_queue))
+        .routes(routes!(queue_settings::list_limits))
+        .routes(routes!(queue_settings::set_group, queue_settings::reset_group))
+        .routes(routes!(explain::explain_queue))
         .routes(routes!(kinds::list_kinds))
         .routes(routes!(kinds::declare_kind, kinds::delete_kind))
+        .routes(routes!(errors::list_errors))
+        .routes(routes!(errors::get_error))
+        .routes(routes!(errors::snooze_error, errors::unsnooze_error))
         .routes(routes!(schedules::list_schedules))
         .routes(routes!(schedules::preview_schedule))
         .routes(routes!(schedules::get_schedule, schedules::put_schedule, schedules::delete_schedule))
@@ -88,9 +112,21 @@ fn routes() -> OpenApiRouter<Api> {
         .routes(routes!(schedules::resume_schedule))
         .routes(routes!(schedules::run_schedule))
         .routes(routes!(schedules::get_ticks))
+        .routes(routes!(operations::preview_operation))
+        .routes(routes!(operations::begin_operation, operations::list_operations))
+        .routes(routes!(operations::get_operation, operations::change_operation))
+        .routes(routes!(operations::pause_operation))
+        .routes(routes!(operations::resume_operation))
+        .routes(routes!(operations::stop_operation))
         .routes(routes!(stats::stats))
         .routes(routes!(tokens::make_token, tokens::list_tokens))
         .routes(routes!(tokens::revoke_token))
+        .routes(routes!(audit::list_audit))
+        .routes(routes!(session::start_session, session::get_session, session::end_session))
+        .routes(routes!(workers::list_workers))
+        .routes(routes!(workers::get_worker))
+        .routes(routes!(workers::drain_worker))
+        .routes(routes!(workers::undrain_worker))
         .merge(probes())
         .routes(routes!(openapi::docs))
         .routes(routes!(openapi::docs_file))

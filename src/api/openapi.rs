@@ -42,9 +42,11 @@ fn complete(document: &mut Value) {
         "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         "version": env!("CARGO_PKG_VERSION"),
     });
-    document["security"] = json!([{"token": []}]);
+    document["security"] = json!([{"token": []}, {"session": []}]);
     document["components"]["securitySchemes"] = json!({
-        "token": {"type": "http", "scheme": "bearer", "description": "needed once the server has a token"}
+        "token": {"type": "http", "scheme": "bearer", "description": "needed once the server has a token"},
+        "session": {"type": "apiKey", "in": "cookie", "name": "steadfast", "description": "for browsers: from POST /session; \
+            __Host-steadfast behind https. What changes something needs x-steadfast-session: 1 and to come from the same origin"}
     });
     document["components"]["schemas"]["Problem"] = json!(wire::ProblemShape::schema());
     document["components"]["schemas"]["ItemError"] = json!(wire::ItemError::schema());
@@ -63,7 +65,7 @@ fn complete_operation(path: &str, method: &str, operation: &mut Value) {
     if takes_query_or_body {
         responses.entry("400").or_insert_with(|| json!({}));
     }
-    if method == "post" || method == "put" {
+    if matches!(method, "patch" | "post" | "put") {
         responses.entry("408").or_insert_with(|| json!({}));
     }
     if !public {
@@ -87,7 +89,7 @@ fn complete_response(status: &str, response: &mut Value) {
     if status.starts_with(['4', '5']) {
         let description = match status {
             "400" => "malformed: not JSON, wrong type, missing or unknown field, not a UUID",
-            "401" => "no valid token",
+            "401" => "no valid token or session",
             "403" => "the token's scope does not suffice, or an unknown host or another site",
             "404" => "there is no such thing",
             "408" => "the body did not arrive in time",

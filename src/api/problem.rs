@@ -11,7 +11,10 @@ use serde::Serialize;
 
 use super::wire;
 use crate::job::{NotAName, Refusal};
-use crate::queue::{BatchError, EnqueueError, KindError, LimitReached, PauseError, ScheduleError, TokenError};
+use crate::queue::{
+    BatchError, EnqueueError, KindError, LimitError, LimitReached, OperationError, PauseError, ScheduleError,
+    TokenError,
+};
 use crate::store::{StoreError, StoreErrorKind, warn_throttled};
 
 macro_rules! codes {
@@ -41,6 +44,7 @@ macro_rules! codes {
 codes! {
     Malformed = 400 "malformed" "the request is malformed";
     Unauthorized = 401 "unauthorized" "a valid token is needed";
+    TokenExpired = 401 "token_expired" "the token has expired";
     ScopeMissing = 403 "scope_missing" "the token does not allow this";
     ForeignHost = 403 "foreign_host" "the Host header names another server";
     CrossSite = 403 "cross_site" "a page of another site may not do this";
@@ -56,6 +60,8 @@ codes! {
     DeclaredInFile = 409 "declared_in_file" "the schedule is declared in the settings file";
     NameTaken = 409 "name_taken" "the name belongs to a schedule from elsewhere";
     ScheduleEnded = 409 "schedule_ended" "the schedule has no further tick";
+    OperationEnded = 409 "operation_ended" "the operation has ended";
+    NotPreviewed = 409 "not_previewed" "this is not what was previewed";
     RevisionMismatch = 412 "revision_mismatch" "somebody else has changed it";
     TooLarge = 413 "too_large" "the request is too large";
     WrongContentType = 415 "wrong_content_type" "the body must be application/json";
@@ -72,6 +78,8 @@ codes! {
     TooManyKinds = 429 "too_many_kinds" "there are as many kinds as there may be";
     TooManySchedules = 429 "too_many_schedules" "there are as many schedules as there may be";
     TooManyTokens = 429 "too_many_tokens" "there are as many tokens as there may be";
+    TooManyOperations = 429 "too_many_operations" "there are as many operations as there may be";
+    TooManySettings = 429 "too_many_settings" "as many queues or groups have settings as may";
     TooManyFailures = 429 "too_many_failures" "too many invalid tokens from this address";
     TooManyRequests = 429 "too_many_requests" "too much is in flight";
     Internal = 500 "internal" "something went wrong on our side";
@@ -110,7 +118,12 @@ impl Problem {
         // Everything that may pass by itself says when to try again.
         let retry_after_s = match code {
             // Somebody has to remove something first.
-            Code::TooManyQueues | Code::TooManyKinds | Code::TooManySchedules | Code::TooManyTokens => Some(10),
+            Code::TooManyQueues
+            | Code::TooManyKinds
+            | Code::TooManySchedules
+            | Code::TooManyTokens
+            | Code::TooManyOperations
+            | Code::TooManySettings => Some(10),
             _ => matches!(code.status(), 429 | 503).then_some(1),
         };
         Self { code, detail: detail.into(), retry_after_s, errors: Vec::new() }
@@ -171,8 +184,7 @@ impl Problem {
 
     pub(super) fn headers(&self) -> impl Iterator<Item = (HeaderName, HeaderValue)> {
         let retry_after = self.retry_after_s.map(|seconds| (RETRY_AFTER, HeaderValue::from(seconds)));
-        let challenge =
-            (self.code == Code::Unauthorized).then_some((WWW_AUTHENTICATE, HeaderValue::from_static("Bearer")));
+        let challenge = (self.code.status() == 401).then_some((WWW_AUTHENTICATE, HeaderValue::from_static("Bearer")));
         retry_after.into_iter().chain(challenge)
     }
 }
@@ -257,6 +269,17 @@ impl From<PauseError> for Problem {
     }
 }
 
+impl From<LimitError> for Problem {
+    fn from(error: LimitError) -> Self {
+        match error {
+            LimitError::Value(refusal) => refusal.into(),
+            LimitError::OverLimit(limit) => limit.into(),
+            LimitError::TooMany => Self::new(Code::TooManySettings, error.to_string()),
+            LimitError::Store(error) => error.into(),
+        }
+    }
+}
+
 impl From<TokenError> for Problem {
     fn from(error: TokenError) -> Self {
         match error {
@@ -312,6 +335,7 @@ impl From<KindError> for Problem {
             KindError::Name(_)
             | KindError::Schema { .. }
             | KindError::SchemaTooExpensive { .. }
+            | KindError::Limit(_)
             | KindError::Default { .. } => Self::invalid(error.to_string()),
         }
     }
@@ -330,6 +354,21 @@ impl From<ScheduleError> for Problem {
             ScheduleError::NamesTaken { .. } => Code::NameTaken,
             ScheduleError::Ended { .. } => Code::ScheduleEnded,
             ScheduleError::TooMany => Code::TooManySchedules,
+        };
+        Self::new(code, error.to_string())
+    }
+}
+
+impl From<OperationError> for Problem {
+    fn from(error: OperationError) -> Self {
+        let code = match error {
+            OperationError::Store(error) => return error.into(),
+            OperationError::Queue(error) => return error.into(),
+            OperationError::Refused(_) => Code::InvalidValue,
+            OperationError::NotPreviewed => Code::NotPreviewed,
+            OperationError::TooMany => Code::TooManyOperations,
+            OperationError::NotFound(_) => Code::NotFound,
+            OperationError::Ended(_) => Code::OperationEnded,
         };
         Self::new(code, error.to_string())
     }

@@ -6,7 +6,7 @@ use axum::http::{HeaderMap, HeaderValue, Uri};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use super::list::number;
+use super::list_query::number;
 use super::problem::{Problem, shortened};
 use crate::job::QueueName;
 use crate::job::limits::{QUEUES_PAGE_DEFAULT, QUEUES_PAGE_MAX};

@@ -70,7 +70,7 @@ pub(super) async fn resume_queue(
 }
 
 /// What cannot be a queue's name is not one.
-fn named(name: String) -> Result<QueueName, Problem> {
+pub(super) fn named(name: String) -> Result<QueueName, Problem> {
     QueueName::new(&name).map_err(|_| Problem::not_found("queue", name))
 }
 

@@ -11,7 +11,7 @@ use utoipa::IntoParams;
 
 use super::extract::{self, JsonBody, JsonResponse, OperatorQueue, PathText, ok};
 use super::limits::{LIST_STEP, PAGE_MAX_BYTES};
-use super::list::number;
+use super::list_query::number;
 use super::memory_budget::MemoryShare;
 use super::problem::{Problem, shortened};
 use super::response_memory::{charge_page, with_memory};
@@ -19,7 +19,7 @@ use super::state::{Api, ApiState, run_to_completion};
 use super::wire::{self, ScheduleDeclaration, ScheduleView, TickView, within};
 use crate::job::limits::{PAGE_DEFAULT, PREVIEW_MAX, SCHEDULES_PAGE_MAX, TICKS_KEPT};
 use crate::job::{Kind, ScheduleName, ScheduleSource, ScheduleSpec, ScheduleState};
-use crate::queue::{EnqueueError, ScheduleError};
+use crate::queue::{EnqueueError, ScheduleError, Viewer};
 use crate::store::{ListSchedules, ListTicks};
 
 const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
@@ -52,12 +52,12 @@ pub(super) struct ScheduleQuery {
     responses((status = 200, description = "a page of schedules; it can be short and have a next", body = Vec<ScheduleView>,
         headers(("Link" = Option<String>, description = "`<…>; rel=\"next\"`: the next page, if there is one")))),
 )]
-pub(super) async fn list_schedules(State(api): State<Api>, uri: Uri) -> Result<Response, Problem> {
+pub(super) async fn list_schedules(State(api): State<Api>, viewer: Viewer, uri: Uri) -> Result<Response, Problem> {
     let Query(query) = Query::<ScheduleQuery>::try_from_uri(&uri).map_err(|error| unreadable(&error.body_text()))?;
     let list = query.list()?;
     let asked = list.clone();
     let permit = api.response_memory.page_permit().await?;
-    let read = run_to_completion(&api, |api| async move { (read_page(&api, asked).await, permit) });
+    let read = run_to_completion(&api, |api| async move { (read_page(&api, &viewer, asked).await, permit) });
     // Held until the page is written out: records and text are in memory together.
     let (page, _permit) = read.await?;
     let SchedulesRead { schedules, next, bytes, memory } = page?;
@@ -79,14 +79,15 @@ struct SchedulesRead {
 
 /// Reads in steps, so that no more is in memory than a page may have and one step. What does not fit a page begins the
 /// next one.
-async fn read_page(api: &ApiState, list: ListSchedules) -> Result<SchedulesRead, Problem> {
+async fn read_page(api: &ApiState, viewer: &Viewer, list: ListSchedules) -> Result<SchedulesRead, Problem> {
     let memory = api.response_memory.for_reads();
     let mut page = SchedulesRead { schedules: Vec::new(), next: None, bytes: 0, memory };
     let mut step = list.clone();
     loop {
         step.limit = (list.limit - page.schedules.len()).min(LIST_STEP);
         let read = api.queue.schedules(step.clone()).await?;
-        for schedule in read.schedules.into_iter().map(|schedule| ScheduleView::shown(schedule, &api.queue)) {
+        for schedule in read.schedules {
+            let schedule = ScheduleView::shown(schedule, viewer).await;
             let weight = schedule.weight();
             if page.bytes + weight > PAGE_MAX_BYTES
                 && let Some(last) = page.schedules.last()
@@ -146,12 +147,16 @@ fn unreadable(why: &str) -> Problem {
         (status = 404),
     ),
 )]
-pub(super) async fn get_schedule(State(api): State<Api>, PathText(name): PathText) -> Result<Response, Problem> {
+pub(super) async fn get_schedule(
+    State(api): State<Api>,
+    viewer: Viewer,
+    PathText(name): PathText,
+) -> Result<Response, Problem> {
     let name = named(name)?;
     let asked = name.clone();
     let found = run_to_completion(&api, |api| async move { api.queue.schedule_record(asked).await }).await??;
     let schedule = found.ok_or_else(|| Problem::not_found("schedule", name))?;
-    Ok(with_etag(StatusCode::OK, ScheduleView::shown(schedule, &api.queue)))
+    Ok(with_etag(StatusCode::OK, ScheduleView::shown(schedule, &viewer).await))
 }
 
 /// Create a schedule, or change it
@@ -176,6 +181,7 @@ pub(super) async fn get_schedule(State(api): State<Api>, PathText(name): PathTex
 pub(super) async fn put_schedule(
     State(api): State<Api>,
     OperatorQueue(queue): OperatorQueue,
+    viewer: Viewer,
     PathText(name): PathText,
     headers: HeaderMap,
     body: JsonBody<ScheduleDeclaration>,
@@ -190,7 +196,7 @@ pub(super) async fn put_schedule(
     });
     let put = put.await??;
     let status = if put.created { StatusCode::CREATED } else { StatusCode::OK };
-    Ok(with_etag(status, ScheduleView::shown(put.schedule, &api.queue)))
+    Ok(with_etag(status, ScheduleView::shown(put.schedule, &viewer).await))
 }
 
 /// Delete a schedule
@@ -222,13 +228,14 @@ pub(super) async fn delete_schedule(
 pub(super) async fn pause_schedule(
     State(api): State<Api>,
     OperatorQueue(queue): OperatorQueue,
+    viewer: Viewer,
     PathText(name): PathText,
 ) -> Result<JsonResponse<ScheduleView>, Problem> {
     let name = named(name)?;
     let paused = name.clone();
     let found = run_to_completion(&api, |_| async move { queue.pause_schedule(paused).await }).await??;
     let schedule = found.ok_or_else(|| Problem::not_found("schedule", name))?;
-    Ok(ok(ScheduleView::shown(schedule, &api.queue)))
+    Ok(ok(ScheduleView::shown(schedule, &viewer).await))
 }
 
 /// Let a schedule fire again, from its next tick on
@@ -240,13 +247,14 @@ pub(super) async fn pause_schedule(
 pub(super) async fn resume_schedule(
     State(api): State<Api>,
     OperatorQueue(queue): OperatorQueue,
+    viewer: Viewer,
     PathText(name): PathText,
 ) -> Result<JsonResponse<ScheduleView>, Problem> {
     let name = named(name)?;
     let resumed = name.clone();
     let found = run_to_completion(&api, |_| async move { queue.resume_schedule(resumed).await }).await??;
     let schedule = found.ok_or_else(|| Problem::not_found("schedule", name))?;
-    Ok(ok(ScheduleView::shown(schedule, &api.queue)))
+    Ok(ok(ScheduleView::shown(schedule, &viewer).await))
 }
 
 /// Enqueue a job of a schedule now
@@ -267,6 +275,7 @@ pub(super) async fn resume_schedule(
 pub(super) async fn run_schedule(
     State(api): State<Api>,
     OperatorQueue(queue): OperatorQueue,
+    viewer: Viewer,
     PathText(name): PathText,
     body: Option<JsonBody<wire::RunRequest>>,
 ) -> Result<Response, Problem> {
@@ -274,7 +283,7 @@ pub(super) async fn run_schedule(
     let tick = body.and_then(|body| body.value.tick);
     let ran = run_to_completion(&api, |_| async move { queue.run_schedule(name, tick).await }).await??;
     let location = HeaderValue::from_str(&format!("/jobs/{}", ran.job.id)).expect("a UUID is a valid header");
-    let (headers, job) = ([(LOCATION, location)], wire::JobView::shown(ran.job, &api.queue));
+    let (headers, job) = ([(LOCATION, location)], wire::JobView::shown(ran.job, &viewer).await);
     if ran.created {
         return Ok((headers, JsonResponse(StatusCode::CREATED, job)).into_response());
     }

@@ -7,8 +7,9 @@ use std::time::Duration;
 use super::health::ReadyCheck;
 use super::limits::{
     BODIES_MAX, BODY_TIMEOUT, CONNECTIONS_MAX, ENQUEUES_MAX, HEADER_TIMEOUT, READ_RESPONSES_MAX, REQUEST_TIMEOUT,
-    SHUTDOWN_GRACE,
+    SHUTDOWN_GRACE, WORKER_REPORT_INTERVAL,
 };
+use super::public_url::PublicUrl;
 use crate::job::limits::LEASE_DEFAULT;
 use crate::queue::Queue;
 
@@ -32,6 +33,8 @@ pub struct ApiSettings {
     pub(super) queue: Queue,
     pub(super) admin_token: Option<String>,
     pub(super) hosts: Vec<String>,
+    pub(super) public_url: Option<PublicUrl>,
+    pub(super) hides_payloads: bool,
     pub(super) lease: Duration,
     pub(super) ready_checks: Vec<Arc<dyn ReadyCheck>>,
     pub(super) limits: ApiLimits,
@@ -44,6 +47,8 @@ impl ApiSettings {
             queue,
             admin_token: None,
             hosts: Vec::new(),
+            public_url: None,
+            hides_payloads: false,
             lease: LEASE_DEFAULT,
             ready_checks: Vec::new(),
             limits: ApiLimits::default(),
@@ -59,6 +64,19 @@ impl ApiSettings {
     /// Names that the `Host` header may give, besides those of the loopback, while there is no token.
     pub fn hosts(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.hosts = names.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Under which URL browsers reach the server; decides what the cookie of a session looks like. None by default: plain
+    /// HTTP, and whatever `Host` they give.
+    pub fn public_url(mut self, url: impl Into<Option<PublicUrl>>) -> Self {
+        self.public_url = url.into();
+        self
+    }
+
+    /// Shows payloads and results only to tokens with the scope `admin`. All readers see them by default.
+    pub fn hide_payloads(mut self, hide: bool) -> Self {
+        self.hides_payloads = hide;
         self
     }
 
@@ -87,6 +105,7 @@ impl fmt::Debug for ApiSettings {
         f.debug_struct("ApiSettings")
             .field("queue", &self.queue)
             .field("hosts", &self.hosts)
+            .field("public_url", &self.public_url)
             .field("lease", &self.lease)
             .field("limits", &self.limits)
             .finish_non_exhaustive()
@@ -106,6 +125,7 @@ pub struct ApiLimits {
     pub(super) body_timeout: Duration,
     pub(super) request_timeout: Duration,
     pub(super) shutdown_grace: Duration,
+    pub(super) worker_report_interval: Duration,
 }
 
 impl Default for ApiLimits {
@@ -120,6 +140,7 @@ impl Default for ApiLimits {
             body_timeout: BODY_TIMEOUT,
             request_timeout: REQUEST_TIMEOUT,
             shutdown_grace: SHUTDOWN_GRACE,
+            worker_report_interval: WORKER_REPORT_INTERVAL,
         }
     }
 }
@@ -178,6 +199,12 @@ impl ApiLimits {
     /// How long requests in flight may go on after the shutdown began. 30 s by default.
     pub fn shutdown_grace(mut self, grace: Duration) -> Self {
         self.shutdown_grace = grace;
+        self
+    }
+
+    /// How often is recorded which workers were heard of. 10 s by default, and at most.
+    pub fn worker_report_interval(mut self, interval: Duration) -> Self {
+        self.worker_report_interval = interval.min(WORKER_REPORT_INTERVAL);
         self
     }
 

@@ -11,9 +11,9 @@ use super::leases::at_most_a_batch;
 use super::problem::Problem;
 use super::state::{Api, run_to_completion};
 use super::wire::duration;
-use super::{lease_token, metrics, wire};
-use crate::job::limits::SCHEDULE_HORIZON;
-use crate::job::{ErrorText, Failure, JobId, Json, LeaseKey, Outcome, WorkerId};
+use super::{lease_token, metrics, wire, worker_registry};
+use crate::job::limits::{ERROR_GROUP_MAX_CHARS, SCHEDULE_HORIZON};
+use crate::job::{Failure, JobId, Json, LeaseKey, Outcome, WorkerId};
 use crate::store::{PerItem, Settle, Settled};
 
 /// Report how attempts went
@@ -31,7 +31,7 @@ pub(super) async fn settle(
     body: JsonBody<wire::Settlement>,
 ) -> Result<JsonResponse<wire::SettlementAnswer>, Problem> {
     let settlement = body.value;
-    WorkerId::new(&settlement.worker)?;
+    let worker = WorkerId::new(&settlement.worker)?;
     at_most_a_batch("outcomes", settlement.outcomes.len())?;
     let ids: Vec<_> = settlement.outcomes.iter().map(|outcome| outcome.job_id).collect();
     let (mut settles, mut refused) = (Vec::new(), Vec::new());
@@ -48,6 +48,7 @@ pub(super) async fn settle(
     if !refused.is_empty() {
         return Err(Problem::batch(refused));
     }
+    worker_registry::settled(&api, &caller, &worker);
     let known = settles.iter().flatten().cloned().collect();
     let memory = body.memory;
     let answers = run_to_completion(&api, |api| async move {
@@ -83,6 +84,7 @@ fn read_outcome(report: wire::OutcomeReport) -> Result<Outcome, String> {
     let misplaced = [
         ("result", report.result.is_some(), sent == ReportedOutcome::Succeeded),
         ("error", report.error.is_some(), sent == ReportedOutcome::Failed),
+        ("error_group", report.error_group.is_some(), sent == ReportedOutcome::Failed),
         ("permanent", report.permanent == Some(true), sent == ReportedOutcome::Failed),
         ("retry_after_ms", report.retry_after_ms.is_some(), sent == ReportedOutcome::Failed),
         ("delay_ms", report.delay_ms.is_some(), sent == ReportedOutcome::Snoozed),
@@ -90,6 +92,7 @@ fn read_outcome(report: wire::OutcomeReport) -> Result<Outcome, String> {
     if let Some((field, ..)) = misplaced.into_iter().find(|(_, given, belongs)| *given && !*belongs) {
         return Err(format!("{field} does not belong to this outcome: leave it out"));
     }
+    let group = report.error_group.as_deref().map(error_group).transpose()?;
     let wait = |field, ms| {
         duration(field, ms, Duration::ZERO..=SCHEDULE_HORIZON).map_err(|_| format!("{field} is not 0 ms to five years"))
     };
@@ -98,13 +101,13 @@ fn read_outcome(report: wire::OutcomeReport) -> Result<Outcome, String> {
             let result = report.result.map(|result| Json::of(&result)).transpose();
             Outcome::succeeded(result.map_err(|error| error.to_string())?)
         }
-        ReportedOutcome::Failed => Outcome::Failed(Failure {
-            error: ErrorText::new(report.error.as_deref().unwrap_or("failed; the worker gave no reason")),
-            permanent: report.permanent.unwrap_or(false),
-            retry_after: wait("retry_after_ms", report.retry_after_ms)?,
+        ReportedOutcome::Failed => {
+            let error = report.error.as_deref().unwrap_or("failed; the worker gave no reason");
             // Over HTTP there is the exact wait only.
-            no_sooner_than: None,
-        }),
+            let mut failure = Failure::new(error).retry_after(wait("retry_after_ms", report.retry_after_ms)?);
+            failure.permanent = report.permanent.unwrap_or(false);
+            Outcome::Failed(group.into_iter().fold(failure, Failure::group))
+        }
         ReportedOutcome::Cancelled => Outcome::Cancelled,
         ReportedOutcome::Released => Outcome::Released,
         ReportedOutcome::Snoozed => {
@@ -112,4 +115,18 @@ fn read_outcome(report: wire::OutcomeReport) -> Result<Outcome, String> {
             Outcome::snoozed(delay.ok_or("a snoozed outcome needs delay_ms")?)
         }
     })
+}
+
+/// A worker's name for the cause of a failure.
+fn error_group(name: &str) -> Result<&str, String> {
+    let reason = if name.trim().is_empty() {
+        "is empty: leave it out, or send 1 to 64 characters"
+    } else if name.chars().nth(ERROR_GROUP_MAX_CHARS).is_some() {
+        "is longer than 64 characters"
+    } else if name.chars().any(char::is_control) {
+        "has control characters: leave them out"
+    } else {
+        return Ok(name);
+    };
+    Err(format!("error_group {reason}"))
 }

@@ -14,9 +14,12 @@ use super::limits::WORKER_BODIES_MAX;
 use super::long_poll_turns::LongPollTurns;
 use super::memory_budget::MemoryBudget;
 use super::problem::{Code, Problem};
+use super::public_url::PublicUrl;
 use super::response_memory::ResponseMemory;
+use super::session_cookie::SessionCookie;
 use super::settings::{ApiLimits, ApiSettings};
 use super::stats::Rates;
+use super::worker_registry::WorkerRegistry;
 use crate::queue::Queue;
 
 /// More tasks than a process can have at one time.
@@ -36,6 +39,9 @@ pub(super) struct ApiState {
     pub(super) queue: Queue,
     pub(super) authenticator: Arc<Authenticator>,
     pub(super) hosts: Vec<String>,
+    pub(super) public_url: Option<PublicUrl>,
+    /// Payloads and results are for `admin` only.
+    pub(super) hides_payloads: bool,
     pub(super) throttle: AuthThrottle,
     pub(super) rates: Rates,
     pub(super) ready_checks: Vec<Arc<dyn ReadyCheck>>,
@@ -54,6 +60,8 @@ pub(super) struct ApiState {
     pub(super) detached_tasks: Arc<Semaphore>,
     pub(super) store_check: StoreCheck,
     pub(super) long_poll_turns: LongPollTurns,
+    /// The workers that this process hears of.
+    pub(super) workers: Arc<WorkerRegistry>,
     /// Turns true when the server is shutting down.
     pub(super) closing: watch::Sender<bool>,
 }
@@ -69,8 +77,11 @@ impl ApiState {
                 settings.queue.clone(),
                 settings.admin_token.as_deref(),
                 exposure,
+                SessionCookie::of(settings.public_url.as_ref()),
             )),
             hosts,
+            public_url: settings.public_url,
+            hides_payloads: settings.hides_payloads,
             throttle: AuthThrottle::default(),
             rates: Rates::default(),
             ready_checks: settings.ready_checks,
@@ -82,6 +93,7 @@ impl ApiState {
             detached_tasks: Arc::new(Semaphore::new(DETACHED_TASKS_MAX as usize)),
             store_check: StoreCheck::default(),
             long_poll_turns: LongPollTurns::default(),
+            workers: Arc::default(),
             closing: watch::Sender::new(false),
             limits: settings.limits,
             queue: settings.queue,

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use super::limits::SCHEDULE_HORIZON;
-use super::{AttemptOutcome, ErrorText, Failure, Json, Outcome, RetryPolicy, Status};
+use super::{AttemptOutcome, ErrorGroup, ErrorText, Failure, Json, Outcome, RetryPolicy, Status};
 
 /// Why an attempt ended.
 #[derive(Debug, Clone, Copy)]
@@ -32,6 +32,8 @@ pub enum Expiry {
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct RunningJob<'a> {
+    /// The kind, by which errors are grouped.
+    pub kind: &'a str,
     /// Attempts that count, this one included.
     pub attempts: u32,
     /// The job is not retried once `attempts` reaches this.
@@ -45,9 +47,9 @@ pub struct RunningJob<'a> {
 }
 
 impl<'a> RunningJob<'a> {
-    /// A job in attempt `attempts` of `max_attempts`, without a cancellation request and with a jitter of 0.5.
+    /// A job in attempt `attempts` of `max_attempts`, without a kind or a cancellation request and with a jitter of 0.5.
     pub fn new(attempts: u32, max_attempts: u32, retry: &'a RetryPolicy) -> Self {
-        Self { attempts, max_attempts, cancel_requested: false, retry, jitter: 0.5 }
+        Self { kind: "", attempts, max_attempts, cancel_requested: false, retry, jitter: 0.5 }
     }
 }
 
@@ -67,6 +69,8 @@ pub struct Transition {
     pub error: Option<ErrorText>,
     /// Becomes `result`.
     pub result: Option<Json>,
+    /// Becomes `error_group`, of a job that becomes a dead letter because its attempt failed.
+    pub error_group: Option<ErrorGroup>,
 }
 
 /// Decides the next status of a running job whose attempt has ended.
@@ -109,7 +113,9 @@ fn fail(failure: &Failure, recorded: AttemptOutcome, job: RunningJob<'_>) -> Tra
         // Never `retrying`: a job whose cancel was requested must end.
         stay(job, Status::Cancelled, recorded)
     } else if failure.permanent || job.attempts >= job.max_attempts {
-        stay(job, Status::FailedPermanent, recorded)
+        // What may not be logged was written by somebody else, and is not the cause.
+        let group = ErrorGroup::of(job.kind, recorded, failure.error.logged(), failure.group.as_deref());
+        Transition { error_group: Some(group), ..stay(job, Status::FailedPermanent, recorded) }
     } else {
         let by_policy = || job.retry.wait(job.attempts, job.jitter).max(failure.no_sooner_than.unwrap_or_default());
         let wait = failure.retry_after.unwrap_or_else(by_policy);
@@ -132,7 +138,7 @@ fn give_back(job: RunningJob<'_>, recorded: AttemptOutcome, wait: Duration) -> T
 
 /// A transition to `to` that leaves everything else as it is.
 fn stay(job: RunningJob<'_>, to: Status, recorded: AttemptOutcome) -> Transition {
-    Transition { to, recorded, attempts: job.attempts, run_in: None, error: None, result: None }
+    Transition { to, recorded, attempts: job.attempts, run_in: None, error: None, result: None, error_group: None }
 }
 
 #[cfg(test)]
@@ -142,7 +148,7 @@ mod tests {
     const POLICY: RetryPolicy = RetryPolicy::Spread { base_ms: 1_000, cap_ms: 60_000, factor: 3.0 };
 
     fn job(attempts: u32, max_attempts: u32) -> RunningJob<'static> {
-        RunningJob { attempts, max_attempts, cancel_requested: false, retry: &POLICY, jitter: 0.5 }
+        RunningJob { kind: "mail", ..RunningJob::new(attempts, max_attempts, &POLICY) }
     }
 
     fn cancelling(attempts: u32, max_attempts: u32) -> RunningJob<'static> {
@@ -233,6 +239,21 @@ mod tests {
         for (job, transition) in every_transition() {
             assert_eq!(transition.error.is_some(), transition.recorded.has_error(), "{job:?} {transition:?}");
         }
+    }
+
+    #[test]
+    fn dead_letters_and_nothing_else_have_a_group_of_errors() {
+        for (job, transition) in every_transition() {
+            let is_dead = transition.to == Status::FailedPermanent;
+            assert_eq!(transition.error_group.is_some(), is_dead, "{job:?} {transition:?}");
+            assert!(transition.error_group.is_none_or(|group| group.outcome == transition.recorded));
+        }
+        let group = |failure: Failure| decide(Ending::Reported(&Outcome::Failed(failure)), job(3, 3)).error_group;
+        assert_eq!(group(Failure::new("a 1")), group(Failure::new("a 2")));
+        assert_ne!(group(Failure::new("a 1")), group(Failure::new("b 1")));
+        assert_eq!(group(Failure::new("a").group("g")), group(Failure::new("b").group("g")));
+        let answered = ErrorText::new("HTTP 500").unlogged(": not our words");
+        assert_eq!(group(Failure { error: answered, ..Failure::new("") }), group(Failure::new("HTTP 500")));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Identifiers: [`JobId`] identifies a job, [`LeaseToken`] one lease of it.
+//! Identifiers: [`JobId`] identifies a job, [`LeaseToken`] one lease of it, [`OperationId`] an operation on many.
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,6 +12,18 @@ pub struct JobId(Uuid);
 /// The fencing token of a lease, random for every claim: only the newest one may extend or settle the job.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LeaseToken(Uuid);
+
+/// An operation's id: a UUID v7, so that ids sort by creation time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct OperationId(Uuid);
+
+impl OperationId {
+    /// A new id, later than every id this process made before.
+    #[expect(clippy::new_without_default, reason = "a default that differs each time would surprise")]
+    pub fn new() -> Self {
+        Self(Uuid::now_v7())
+    }
+}
 
 impl JobId {
     /// A new id, later than every id this process made before.
@@ -60,6 +72,7 @@ macro_rules! uuid_newtype {
 
 uuid_newtype!(JobId);
 uuid_newtype!(LeaseToken);
+uuid_newtype!(OperationId);
 
 impl fmt::Debug for JobId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

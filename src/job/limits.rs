@@ -20,6 +20,41 @@ pub const PROGRESS_MESSAGE_MAX_BYTES: usize = 1024;
 /// 255 characters: fits a UUID, a hash or a URL path.
 pub const IDEMPOTENCY_KEY_MAX_CHARS: usize = 255;
 
+/// 64 characters: a name that a handler gives to a group of errors.
+pub const ERROR_GROUP_MAX_CHARS: usize = 64;
+/// 10,000 groups of errors, each counted per queue; beyond that, errors of a kind are counted together.
+pub const ERROR_GROUPS_MAX: usize = 10_000;
+/// 500 characters: a few lines from one operator to the next.
+pub const SNOOZE_NOTE_MAX_CHARS: usize = 500;
+/// 1 year: what is to be ignored for longer is not an error.
+pub const SNOOZE_MAX: Duration = Duration::from_secs(365 * 24 * 3600);
+/// 20 queues of a group of errors are shown, those with the most dead letters.
+pub const ERROR_QUEUES_SHOWN_MAX: usize = 20;
+/// 90 days: a group of errors without dead letters is forgotten when it was last seen so long ago.
+pub const ERROR_GROUP_KEPT: Duration = Duration::from_secs(90 * 24 * 3600);
+
+/// 255 characters, as for idempotency keys.
+pub const GROUP_KEY_MAX_CHARS: usize = 255;
+/// 1,000,000: as much as the largest rate allows in its period.
+pub const COST_MAX: u32 = 1_000_000;
+
+/// 1,000,000 live leases: more than a database keeps alive with heartbeats.
+pub const CONCURRENCY_MAX: u32 = 1_000_000;
+/// 1,000,000 starts in a rate's period.
+pub const RATE_LIMIT_MAX: u32 = 1_000_000;
+/// 1 day: what is spread over longer is a schedule.
+pub const RATE_PER_MAX: Duration = Duration::from_secs(24 * 3600);
+/// 10,000 starts at once: ten full batches.
+pub const RATE_BURST_MAX: u32 = 10_000;
+/// 100 turns for one of another group.
+pub const WEIGHT_MAX: u32 = 100;
+/// 10,000 queues, and as many groups, with settings of their own.
+pub const SETTINGS_MAX: usize = 10_000;
+/// 64 parts of a payload that a kind hides.
+pub const HIDDEN_MAX: usize = 64;
+/// 255 characters in the JSON pointer to one of them.
+pub const HIDDEN_MAX_CHARS: usize = 255;
+
 /// Lowest priority.
 pub const PRIORITY_MIN: i16 = -100;
 /// Highest priority; runs first.
@@ -66,6 +101,32 @@ pub const QUEUES_MAX_DEFAULT: u64 = 10_000;
 pub const KINDS_MAX: usize = 1000;
 /// 1,000 API tokens: every process keeps all of them in memory.
 pub const TOKENS_MAX: usize = 1000;
+/// 1 min: a token that ends sooner is a mistake in the unit.
+pub const TOKEN_LIFETIME_MIN: Duration = Duration::from_secs(60);
+/// 10 years: longer than anybody remembers what it was for.
+pub const TOKEN_LIFETIME_MAX: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
+/// 30 days after it has expired a token is removed: until then its holders are told that it expired.
+pub const EXPIRED_TOKEN_KEPT: Duration = Duration::from_secs(30 * 24 * 3600);
+/// 1 h: the last use of a token is written at most this often.
+pub const TOKEN_USE_INTERVAL: Duration = Duration::from_secs(3600);
+/// 100 sessions of one token, in as many browsers; one more ends the oldest.
+pub const SESSIONS_MAX: usize = 100;
+/// 12 h without a request end a session: a night.
+pub const SESSION_IDLE: Duration = Duration::from_secs(12 * 3600);
+/// 7 days end it in any case.
+pub const SESSION_LIFETIME: Duration = Duration::from_secs(7 * 24 * 3600);
+/// 5 min: that a session is used is written at most this often. It may end so much too early, of 12 h.
+pub const SESSION_USE_INTERVAL: Duration = Duration::from_secs(300);
+/// 1,000 tokens and sessions whose use is written, or that are removed, in one statement.
+pub const TOKEN_BATCH_MAX: usize = 1000;
+
+/// 10,000 workers are kept in mind, by a process and by a store: more than a database has connections for, and few enough
+/// to read all of them.
+pub const WORKERS_MAX: usize = 10_000;
+/// 200 workers on one page of a listing.
+pub const WORKERS_PAGE_MAX: usize = 200;
+/// 1,000 jobs of one worker are shown.
+pub const WORKER_JOBS_MAX: usize = 1000;
 
 /// 100,000 schedules: an hourly one for each of many tenants; all of them on one minute take some ten seconds to fire.
 pub const SCHEDULES_MAX: u64 = 100_000;

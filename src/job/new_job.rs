@@ -9,105 +9,11 @@ use super::limits::{
     IDEMPOTENCY_KEY_MAX_CHARS, MAX_ATTEMPTS_MAX, PRIORITY_MAX, PRIORITY_MIN, RESERVED_KEY_PREFIXES, SCHEDULE_HORIZON,
     TIMEOUT_MAX,
 };
-use super::{JobId, JobRecord, Json, Kind, KindDefaults, Limits, NotAName, QueueName, RequestDigest, Status};
-
-/// A request to enqueue a job of any declared kind, not validated yet. Only `kind` and `payload` are required.
-///
-/// For jobs that are Rust types, [`Queue::enqueue`](crate::Queue::enqueue) is shorter.
-///
-/// ```
-/// use serde_json::json;
-/// use steadfast::{JobRequest, Json};
-///
-/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let request = JobRequest::new("welcome", Json::of(&json!({ "user": 42 }))?)
-///     .queue("mail")
-///     .delay_ms(60_000)
-///     .idempotency_key("welcome-42");
-/// # Ok(())
-/// # }
-/// ```
-#[derive(Debug, Clone)]
-#[non_exhaustive]
-pub struct JobRequest {
-    /// The kind, which selects the handler.
-    pub kind: String,
-    /// The handler's input.
-    pub payload: Json,
-    /// The queue; the kind's default, else `default`.
-    pub queue: Option<String>,
-    /// −100 to 100, higher runs first; the kind's default, else 0.
-    pub priority: Option<i64>,
-    /// How many attempts may count, at least 1; the kind's default, else 3.
-    pub max_attempts: Option<i64>,
-    /// Earliest start; a time in the past means now. Excludes `delay_ms`.
-    pub run_at: Option<Timestamp>,
-    /// Earliest start, from now. Excludes `run_at`.
-    pub delay_ms: Option<i64>,
-    /// Timeout of one attempt; the kind's default, else none.
-    pub timeout_ms: Option<i64>,
-    /// The same key again, with the same kind and payload, answers with the job it was first used for.
-    pub idempotency_key: Option<String>,
-}
-
-impl JobRequest {
-    /// A request with every option left to the kind's defaults.
-    pub fn new(kind: impl Into<String>, payload: Json) -> Self {
-        Self {
-            kind: kind.into(),
-            payload,
-            queue: None,
-            priority: None,
-            max_attempts: None,
-            run_at: None,
-            delay_ms: None,
-            timeout_ms: None,
-            idempotency_key: None,
-        }
-    }
-
-    /// Sets the queue.
-    pub fn queue(mut self, queue: impl Into<String>) -> Self {
-        self.queue = Some(queue.into());
-        self
-    }
-
-    /// Sets the priority, −100 to 100; higher runs first.
-    pub fn priority(mut self, priority: i64) -> Self {
-        self.priority = Some(priority);
-        self
-    }
-
-    /// Sets how many attempts may count.
-    pub fn max_attempts(mut self, attempts: i64) -> Self {
-        self.max_attempts = Some(attempts);
-        self
-    }
-
-    /// Sets the earliest start.
-    pub fn run_at(mut self, time: Timestamp) -> Self {
-        self.run_at = Some(time);
-        self
-    }
-
-    /// Sets the earliest start, in milliseconds from now.
-    pub fn delay_ms(mut self, ms: i64) -> Self {
-        self.delay_ms = Some(ms);
-        self
-    }
-
-    /// Sets the timeout of one attempt.
-    pub fn timeout_ms(mut self, ms: i64) -> Self {
-        self.timeout_ms = Some(ms);
-        self
-    }
-
-    /// Sets the idempotency key: enqueued once, however often it is sent with this key.
-    pub fn idempotency_key(mut self, key: impl Into<String>) -> Self {
-        self.idempotency_key = Some(key.into());
-        self
-    }
-}
+use super::start_options::StartOptions;
+use super::{
+    GroupKey, JobId, JobRecord, JobRequest, Json, Kind, KindDefaults, Limits, NotAName, QueueName, RequestDigest,
+    StartBy, Status, Unique,
+};
 
 /// When a new job may start. The store turns it into a time by its own clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -133,6 +39,7 @@ pub struct NewJob {
     start: Start,
     timeout_ms: Option<u64>,
     idempotency_key: Option<IdempotencyKey>,
+    options: StartOptions,
 }
 
 /// An idempotency key and the digest of the request it stands for.
@@ -197,6 +104,8 @@ impl NewJob {
         let priority = within("priority", request.priority, PRIORITY_MIN.into()..=PRIORITY_MAX.into())?;
         let max_attempts = within("max_attempts", request.max_attempts, 1..=MAX_ATTEMPTS_MAX.into())?;
         let timeout_ms = within("timeout_ms", request.timeout_ms, 1..=TIMEOUT_MAX.as_millis() as i64)?;
+        let start = start(request.run_at, request.delay_ms, now)?;
+        let options = StartOptions::of(&request, start, now)?;
         let idempotency_key = match request.idempotency_key {
             Some(text) => {
                 Some(IdempotencyKey { text: checked_key(text)?, digest: RequestDigest::of(&kind, &request.payload) })
@@ -207,7 +116,7 @@ impl NewJob {
             id: JobId::new(),
             kind,
             queue,
-            start: start(request.run_at, request.delay_ms, now)?,
+            start,
             payload: request.payload,
             priority: priority.map(|p| p as i16).or(defaults.priority).unwrap_or(0),
             max_attempts: max_attempts
@@ -216,6 +125,7 @@ impl NewJob {
                 .unwrap_or(limits.max_attempts_default.clamp(1, MAX_ATTEMPTS_MAX)),
             timeout_ms: timeout_ms.map(|ms| ms as u64).or(defaults.timeout_ms),
             idempotency_key,
+            options,
         })
     }
 
@@ -264,6 +174,31 @@ impl NewJob {
         self.idempotency_key.as_ref().map(|key| &*key.text)
     }
 
+    /// The group of its queue that it belongs to, if it has one.
+    pub fn group_key(&self) -> Option<&GroupKey> {
+        self.options.group_key.as_ref()
+    }
+
+    /// How much of a rate it uses; `None` counts as 1.
+    pub fn cost(&self) -> Option<u32> {
+        self.options.cost
+    }
+
+    /// By when it must have started.
+    pub fn start_by(&self) -> Option<StartBy> {
+        self.options.start_by
+    }
+
+    /// How it is unique, if it is.
+    pub fn unique(&self) -> Option<&Unique> {
+        self.options.unique.as_ref()
+    }
+
+    /// Whether it has neither a group nor a cost, a deadline or a unique key.
+    pub fn is_plain(&self) -> bool {
+        self.options.is_plain()
+    }
+
     /// Digest of kind and payload, which its idempotency key stands for; `None` without a key.
     pub fn request_digest(&self) -> Option<RequestDigest> {
         self.idempotency_key.as_ref().map(|key| key.digest)
@@ -283,11 +218,16 @@ impl NewJob {
             run_at,
             timeout_ms: self.timeout_ms,
             idempotency_key: self.idempotency_key.as_ref().map(|key| key.text.clone()),
+            group_key: self.options.group_key.clone(),
+            cost: self.options.cost,
+            start_by: self.options.start_by.map(|by| by.time(created_at)),
+            unique: self.options.unique.clone(),
             cancel_requested: false,
             locked_by: None,
             locked_at: None,
             lease_expires_at: None,
             last_error: None,
+            error_group: None,
             result: None,
             progress: None,
             created_at,
@@ -298,7 +238,11 @@ impl NewJob {
     }
 }
 
-fn within(field: &'static str, value: Option<i64>, range: RangeInclusive<i64>) -> Result<Option<i64>, Refusal> {
+pub(super) fn within(
+    field: &'static str,
+    value: Option<i64>,
+    range: RangeInclusive<i64>,
+) -> Result<Option<i64>, Refusal> {
     match value {
         Some(value) if !range.contains(&value) => {
             let reason = format!("{value} is out of range: use {} to {}", range.start(), range.end());

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::fingerprint::group_name;
 use super::limits::{ERROR_MAX_BYTES, RESULT_MAX_BYTES, SCHEDULE_HORIZON};
 use super::{AttemptOutcome, Json};
 
@@ -35,12 +36,14 @@ pub struct Failure {
     pub retry_after: Option<Duration>,
     /// Retry by the kind's retry policy, but not before this long. `retry_after` wins over it.
     pub no_sooner_than: Option<Duration>,
+    /// What dead letters with this error are grouped by, instead of its text. See [`Failure::group`].
+    pub group: Option<String>,
 }
 
 impl Failure {
     /// A failure, retried by the kind's policy while attempts are left.
     pub fn new(error: impl AsRef<str>) -> Self {
-        Self { error: ErrorText::new(error), permanent: false, retry_after: None, no_sooner_than: None }
+        Self { error: ErrorText::new(error), permanent: false, retry_after: None, no_sooner_than: None, group: None }
     }
 
     /// Not to be retried: the job becomes a dead letter.
@@ -58,6 +61,12 @@ impl Failure {
     /// To be retried by the kind's policy, but not before this long: what the other side asked for is a floor.
     pub fn no_sooner_than(mut self, wait: impl Into<Option<Duration>>) -> Self {
         self.no_sooner_than = wait.into();
+        self
+    }
+
+    /// Names the group of errors that this belongs to, instead of finding it by the text; cut at 64 characters.
+    pub fn group(mut self, name: impl AsRef<str>) -> Self {
+        self.group = group_name(name.as_ref());
         self
     }
 }

@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 
-use super::{JobId, Json, Kind, Progress, QueueName, Status, WorkerId};
+use super::{Fingerprint, GroupKey, JobId, Json, Kind, Progress, QueueName, Status, Unique, WorkerId};
 
 /// One job with everything that is stored about it. [`Queue::get`](crate::Queue::get) and every listing answer with it.
 #[derive(Debug, Clone, PartialEq)]
@@ -30,6 +30,14 @@ pub struct JobRecord {
     pub timeout_ms: Option<u64>,
     /// Enqueueing the same kind and payload with this key again answers with this job.
     pub idempotency_key: Option<String>,
+    /// The group of its queue that it belongs to.
+    pub group_key: Option<GroupKey>,
+    /// How much of a rate it uses; `None` counts as 1.
+    pub cost: Option<u32>,
+    /// It is cancelled if it has not started by then. Cleared by a redrive.
+    pub start_by: Option<Timestamp>,
+    /// How it was enqueued as unique. Its key may be free again.
+    pub unique: Option<Unique>,
     /// Cancellation was requested while it ran.
     pub cancel_requested: bool,
     /// The worker that holds the lease; only while it runs.
@@ -40,6 +48,8 @@ pub struct JobRecord {
     pub lease_expires_at: Option<Timestamp>,
     /// The newest error; kept after a later success.
     pub last_error: Option<String>,
+    /// The group of the error that ended it; only while it is a dead letter that failed.
+    pub error_group: Option<Fingerprint>,
     /// The result that the handler returned.
     pub result: Option<Json>,
     /// The progress that the handler reported last.
@@ -52,4 +62,12 @@ pub struct JobRecord {
     pub started_at: Option<Timestamp>,
     /// When it reached a terminal status.
     pub finished_at: Option<Timestamp>,
+}
+
+impl JobRecord {
+    /// How long its texts are: payload, result and last error.
+    pub(crate) fn text_bytes(&self) -> usize {
+        let result = self.result.as_ref().map_or(0, |result| result.as_str().len());
+        self.payload.as_str().len() + result + self.last_error.as_ref().map_or(0, String::len)
+    }
 }

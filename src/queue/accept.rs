@@ -50,6 +50,7 @@ impl CheckingCall {
 
 /// A validated request, to be stored by the caller.
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
+#[expect(clippy::large_enum_variant, reason = "there is one at a time, and it is taken apart at once")]
 pub(super) enum Unstored {
     New(NewJob),
     /// A replay: there is nothing to store.
@@ -229,7 +230,7 @@ impl Inner {
                     new.push(job);
                     answers.push(None);
                 }
-                CheckedRequest::Known(job) => answers.push(Some(Enqueued { created: false, job })),
+                CheckedRequest::Known(job) => answers.push(Some(Enqueued::new(false, job))),
             }
         }
         let mut stored = match self.enqueue(new).await {
@@ -253,7 +254,7 @@ impl Inner {
         }
         if planted(Bug::AnswerBeforeCommit) {
             let (now, store) = (jiff::Timestamp::now(), self.store.clone());
-            let early = jobs.iter().map(|job| Enqueued { created: true, job: job.as_stored(now, now) }).collect();
+            let early = jobs.iter().map(|job| Enqueued::new(true, job.as_stored(now, now))).collect();
             tokio::spawn(async move { store.enqueue(jobs).await });
             return Ok(early);
         }

@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 use super::accept::{Unstored, no_answer, one_not_stored};
 use super::{EnqueueError, KindError, Queue};
-use crate::job::{JobRequest, Json, Kind, KindDefaults, KindDefinition};
+use crate::job::{JobRequest, Json, Kind, KindDefaults, KindDefinition, Unique};
 use crate::store::Enqueued;
 #[cfg(feature = "postgres")]
 use crate::store::postgres::CallerTransaction;
@@ -42,11 +42,8 @@ pub trait Job: Serialize + DeserializeOwned + JsonSchema + Send + 'static {
 impl KindDefinition {
     /// The declaration of a typed job's kind.
     pub fn of<J: Job>() -> Result<Self, KindError> {
-        Ok(Self {
-            kind: Kind::new(J::KIND)?,
-            schema: Some(schemars::schema_for!(J).to_value()),
-            defaults: J::defaults(),
-        })
+        let schema = schemars::schema_for!(J).to_value();
+        Ok(Self::any(Kind::new(J::KIND)?).schema(schema).defaults(J::defaults()))
     }
 }
 
@@ -129,6 +126,72 @@ impl<'q, J: Job> Enqueue<'q, J> {
     }
 }
 
+/// What it asks of its start: a group, a cost, a deadline, and being unique.
+impl<J: Job> Enqueue<'_, J> {
+    /// Sets the group of its queue that it belongs to: a tenant, a customer, a resource. Groups of one queue take turns, and
+    /// can be limited ([`Queue::limit`]).
+    ///
+    /// ```
+    /// # #[cfg(feature = "sqlite")]
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+    /// # let directory = tempfile::tempdir()?;
+    /// # let queue = steadfast::Queue::open(&format!("sqlite://{}", directory.path().join("jobs.db").display())).await?;
+    /// # use schemars::JsonSchema;
+    /// # use serde::{Deserialize, Serialize};
+    /// # use std::time::Duration;
+    /// # #[derive(Serialize, Deserialize, JsonSchema)]
+    /// # struct Report { customer: u64 }
+    /// # impl steadfast::Job for Report { const KIND: &'static str = "report"; }
+    /// use steadfast::job::Unique;
+    ///
+    /// let report = queue
+    ///     .enqueue(Report { customer: 7 })
+    ///     .group("acme")
+    ///     .cost(3)
+    ///     .start_within(Duration::from_secs(600))
+    ///     .unique(Unique::new("report-7"))
+    ///     .await?;
+    /// assert!(report.created);
+    /// // One with its unique key waits: that one is the answer.
+    /// let again = queue.enqueue(Report { customer: 7 }).unique(Unique::new("report-7")).await?;
+    /// assert_eq!((again.created, again.job.id), (false, report.job.id));
+    /// # Ok(())
+    /// # })
+    /// # }
+    /// # #[cfg(not(feature = "sqlite"))]
+    /// # fn main() {}
+    /// ```
+    pub fn group(mut self, key: impl Into<String>) -> Self {
+        self.options.group_key = Some(key.into());
+        self
+    }
+
+    /// Sets how much of a rate it uses, 1 to 1,000,000.
+    pub fn cost(mut self, cost: u32) -> Self {
+        self.options.cost = Some(cost.into());
+        self
+    }
+
+    /// Sets the time by which it must have started; if it has not, it is cancelled.
+    pub fn start_by(mut self, time: Timestamp) -> Self {
+        self.options.start_by = Some(time);
+        self
+    }
+
+    /// Sets within which time from now it must have started; if it has not, it is cancelled.
+    pub fn start_within(mut self, wait: Duration) -> Self {
+        self.options.start_within_ms = Some(whole_ms(wait));
+        self
+    }
+
+    /// Makes it unique among the jobs of its kind.
+    pub fn unique(mut self, unique: Unique) -> Self {
+        self.options.unique = Some(unique);
+        self
+    }
+}
+
 /// Saturates: what is beyond every limit stays beyond it.
 pub(super) fn whole_ms(duration: Duration) -> i64 {
     i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
@@ -167,7 +230,7 @@ impl<J: Job> Enqueue<'_, J> {
         };
         let job = match self.unstored().await? {
             Unstored::New(job) => job,
-            Unstored::Known(job) => return Ok(Enqueued { created: false, job }),
+            Unstored::Known(job) => return Ok(Enqueued::new(false, job)),
         };
         let stored = transaction.enqueue(store, std::slice::from_ref(&job)).await;
         let stored = stored.map_err(|error| one_not_stored(error, job.idempotency_key()))?;
@@ -207,7 +270,7 @@ impl<J: Job> Enqueue<'_, J> {
         };
         let (job, known) = match self.unstored().await? {
             Unstored::New(job) => (Some(job), None),
-            Unstored::Known(job) => (None, Some(Enqueued { created: false, job })),
+            Unstored::Known(job) => (None, Some(Enqueued::new(false, job))),
         };
         let key = job.as_ref().and_then(|job| job.idempotency_key()).map(str::to_owned);
         let stored = store.enqueue_in(move |sql| writes(sql).map(|()| job.clone().into_iter().collect())).await;

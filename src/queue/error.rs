@@ -1,7 +1,7 @@
 //! Why a job or a kind was not accepted.
 
 use super::admission::LimitReached;
-use crate::job::limits::{KINDS_MAX, TOKENS_MAX};
+use crate::job::limits::{KINDS_MAX, SETTINGS_MAX, TOKENS_MAX};
 use crate::job::{JobId, Kind, NotAName, NotJson, Refusal};
 use crate::store::{StoreError, StoreErrorKind};
 
@@ -210,6 +210,9 @@ pub enum KindError {
         /// What is wrong with it.
         reason: String,
     },
+    /// A limit or a hidden part is out of range.
+    #[error(transparent)]
+    Limit(#[from] Refusal),
     /// The kind is built in and cannot be changed.
     #[error("kind {kind:?} is built in and cannot be changed; choose another name")]
     #[non_exhaustive]
@@ -241,6 +244,24 @@ pub enum PauseError {
     /// There are as many queues as there may be, and this one would be new.
     #[error(transparent)]
     OverLimit(LimitReached),
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// Why limits were not set.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LimitError {
+    /// A value is out of range.
+    #[error(transparent)]
+    Value(#[from] Refusal),
+    /// There are as many queues as there may be, and this one would be new.
+    #[error(transparent)]
+    OverLimit(LimitReached),
+    /// As many queues, or groups, have settings as may.
+    #[error("{SETTINGS_MAX} have settings of their own, the most there may be; remove some that are no longer needed")]
+    TooMany,
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),

@@ -61,6 +61,11 @@ impl HiddenPart {
     }
 }
 
+/// A payload of which nothing is shown.
+pub(super) fn nothing_shown() -> Json {
+    Json::of(&"(secret)").unwrap_or_else(|_| Json::null())
+}
+
 /// The payload as it is shown. One that cannot be read (a text with half a surrogate pair is JSON) is hidden whole.
 pub(super) fn shown(payload: &Json, hidden: &[HiddenPart]) -> Json {
     let text = payload.as_str();

@@ -8,16 +8,20 @@
 
 mod accept;
 mod admission;
+mod audit;
 mod built_in;
 mod cancels;
 mod check_pool;
 mod enqueue;
 mod error;
+mod errors;
 mod hidden;
 mod leases;
+mod limits;
 mod meter;
 mod metered_json;
 mod open;
+mod operations;
 mod operators;
 mod payload_check;
 #[cfg(test)]
@@ -26,7 +30,10 @@ mod registry;
 mod schedule;
 mod schedules;
 mod schema_budget;
+mod sessions;
 mod similar_names;
+mod viewer;
+mod workers;
 
 use std::sync::Arc;
 
@@ -34,11 +41,13 @@ pub use admission::LimitReached;
 pub use built_in::{BuiltInKind, PayloadRule};
 pub use cancels::CancelListener;
 pub use enqueue::{Enqueue, Job};
-pub use error::{BatchError, EnqueueError, KindError, PauseError, TokenError};
+pub use error::{BatchError, EnqueueError, KindError, LimitError, PauseError, TokenError};
 pub use hidden::SecretTest;
 pub use open::QueueBuilder;
+pub use operations::{OperationError, OperationRequest, PreviewedOperation};
 pub use schedule::{Schedule, ScheduleWithJob};
 pub use schedules::{PutScheduleAnswer, ScheduleError, TickPass};
+pub use viewer::Viewer;
 
 use self::admission::{Admission, AdmissionLimits};
 use self::cancels::Cancels;
@@ -99,6 +108,9 @@ struct Inner {
     backend: Backend,
     cancels: Cancels,
     schedule_changes: ScheduleChanges,
+    /// Of this process: what workers are told.
+    worker_changes: Wake,
+    operation_changes: Wake,
 }
 
 /// Opening, enqueueing and reading.
@@ -124,8 +136,20 @@ impl Queue {
     fn assemble(opened: OpenedStore, limits: Limits, admission: AdmissionLimits, kinds: KindRegistry) -> Self {
         let OpenedStore { store, wake, backend } = opened;
         let (admission, cancels) = (Admission::new(admission), Cancels::default());
-        let schedule_changes = ScheduleChanges::default();
-        let inner = Inner { store, wake, kinds, limits, admission, backend, cancels, schedule_changes };
+        let (schedule_changes, worker_changes) = (ScheduleChanges::default(), Wake::default());
+        let operation_changes = Wake::default();
+        let inner = Inner {
+            store,
+            wake,
+            kinds,
+            limits,
+            admission,
+            backend,
+            cancels,
+            schedule_changes,
+            worker_changes,
+            operation_changes,
+        };
         Self { inner: Arc::new(inner), by: None }
     }
 
@@ -168,7 +192,8 @@ impl Queue {
         Ok(self.inner.store.get(vec![id]).await?.pop().flatten())
     }
 
-    /// Lists jobs, newest first; at most 200 a page.
+    /// Lists jobs, at most 200 a page: those that only wait in the order in which they will run, others newest first, or as
+    /// asked for.
     pub async fn list(&self, list: List) -> Result<Page, StoreError> {
         self.inner.store.list(List { limit: list.limit.clamp(1, PAGE_MAX), ..list }).await
     }
@@ -193,26 +218,28 @@ impl Queue {
         self.inner.kinds.is_built_in(kind)
     }
 
-    /// The job as readers may see it: without the parts of its payload that its kind hides.
-    /// [`get`](Self::get) and [`list`](Self::list) answer with the whole.
-    pub fn shown(&self, job: JobRecord) -> JobRecord {
-        match self.inner.kinds.hidden_parts(&job.kind) {
-            [] => job,
-            hidden => JobRecord { payload: hidden::shown(&job.payload, hidden), ..job },
+    /// The job as readers may see it: without the parts of its payload that its kind hides; without all of it if that
+    /// cannot be found out. [`get`](Self::get) and [`list`](Self::list) answer with the whole.
+    pub async fn shown(&self, job: JobRecord) -> JobRecord {
+        let payload = self.shown_payload(&job.kind, &job.payload).await;
+        JobRecord { payload, ..job }
+    }
+
+    /// A payload of this kind as readers may see it; nothing of it if what the kind hides cannot be found out.
+    pub async fn shown_payload(&self, kind: &Kind, payload: &Json) -> Json {
+        match self.inner.kinds.hidden_parts(&*self.inner.store, kind).await {
+            Ok(kind) => match kind.as_deref().map(registry::CachedKind::hidden_parts) {
+                None | Some([]) => payload.clone(),
+                Some(hidden) => hidden::shown(payload, hidden),
+            },
+            Err(_) => hidden::nothing_shown(),
         }
     }
 
-    /// A payload of this kind as readers may see it.
-    pub fn shown_payload(&self, kind: &Kind, payload: &Json) -> Json {
-        match self.inner.kinds.hidden_parts(kind) {
-            [] => payload.clone(),
-            hidden => hidden::shown(payload, hidden),
-        }
-    }
-
-    /// Declares the kind of a typed job, with the schema of its type.
+    /// Declares the kind of a typed job, with the schema of its type. Limits that the kind has stay as they are.
     pub async fn declare<J: Job>(&self) -> Result<(), KindError> {
-        self.put_kind(KindDefinition::of::<J>()?).await.map(|_| ())
+        let definition = KindDefinition::of::<J>()?;
+        self.inner.kinds.put(&*self.inner.store, definition, self.actor(), true).await.map(|_| ())
     }
 
     /// Checks in one round trip that the store answers and takes writes.

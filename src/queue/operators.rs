@@ -8,7 +8,7 @@ use super::{Inner, KindError, PauseError, Queue, TokenError};
 use crate::job::{JobId, Kind, KindDefinition, QueueName};
 use crate::store::{
     Actor, Cancel, Cancelled, Delete, DeleteToken, Deleted, LastAdmin, Pause, PutToken, Redrive, Redriven, Resume,
-    StoreError, StoreErrorKind, TokenDeleted, TokenPut, TokenRecord,
+    StoreError, StoreErrorKind, TokenDeleted, TokenList, TokenPut, TokenRecord,
 };
 
 /// For operators: jobs, queues, kinds and API tokens.
@@ -63,7 +63,18 @@ impl Queue {
 
     /// Declares a kind or changes its declaration; `true` if it is new. At most 1,000 are declared.
     pub async fn put_kind(&self, definition: KindDefinition) -> Result<bool, KindError> {
-        self.inner.kinds.put(&*self.inner.store, definition, self.actor()).await
+        self.inner.kinds.put(&*self.inner.store, definition, self.actor(), false).await
+    }
+
+    /// Declares a kind as [`put_kind`](Self::put_kind) does, but leaves limits and hidden parts of one that is declared
+    /// already as they are: for declarations by code or by a file, which must not undo what an operator has set.
+    pub async fn declare_kind(&self, definition: KindDefinition) -> Result<bool, KindError> {
+        self.inner.kinds.put(&*self.inner.store, definition, self.actor(), true).await
+    }
+
+    /// Sets limits of built-in kinds, of which nothing else can be changed: those of `limited`, and none for the others.
+    pub async fn limit_built_in_kinds(&self, limited: &[KindDefinition]) -> Result<(), KindError> {
+        self.inner.kinds.limit_built_in(&*self.inner.store, limited, self.actor()).await
     }
 
     /// Deletes the declaration of a kind; its jobs go on. `false` if it was not declared.
@@ -79,13 +90,13 @@ impl Queue {
         }
     }
 
-    /// Deletes an API token.
+    /// Deletes an API token, and ends its sessions.
     pub async fn delete_token(&self, id: &str, last_admin: LastAdmin) -> Result<TokenDeleted, StoreError> {
         self.inner.store.delete_token(DeleteToken::new(id, last_admin).by(self.actor())).await
     }
 
     /// Reads every API token, by id.
-    pub async fn tokens(&self) -> Result<Vec<TokenRecord>, StoreError> {
+    pub async fn tokens(&self) -> Result<TokenList, StoreError> {
         self.inner.store.tokens().await
     }
 

@@ -26,8 +26,10 @@ const FRESH: Duration = Duration::from_secs(2);
 const FRESH_FOR_UNKNOWN: Duration = Duration::from_millis(20);
 /// 10 times what it takes to load the kinds: looking up unknown ones takes a tenth of the time at most.
 const FRESH_FOR_UNKNOWN_PER_LOAD: u32 = 10;
-/// 8 unknown kinds get suggestions each time the kinds are loaded; a batch of 1,000 typos has one cause.
-const SUGGESTIONS_PER_LOAD: u32 = 8;
+/// 8 unknown kinds get suggestions; a batch of 1,000 typos has one cause.
+const SUGGESTIONS_MAX: u32 = 8;
+/// 1 s: then others do. Not with every load of the kinds: comparing names can take longer than they stay fresh.
+const SUGGESTIONS_RENEWED: Duration = Duration::from_secs(1);
 
 /// 8 steps for each byte that a built-in kind's rule looks at: it decodes the payload (2), and reads some fields again.
 const RULE_STEPS_PER_BYTE: u64 = 8;
@@ -49,6 +51,7 @@ struct LoadedKinds {
     at: Option<Instant>,
     load_took: Duration,
     suggested: Arc<AtomicU32>,
+    suggested_since: Option<Instant>,
 }
 
 impl LoadedKinds {
@@ -62,6 +65,7 @@ impl LoadedKinds {
 pub(super) struct CachedKind {
     definition: KindDefinition,
     built_in: BuiltInRules,
+    hidden: Vec<HiddenPart>,
     checks: CheckPool,
     /// Compiled on first use; an error if the schema cannot be used.
     check: OnceCell<Result<Arc<PayloadCheck>, Unusable>>,
@@ -72,7 +76,6 @@ pub(super) struct CachedKind {
 struct BuiltInRules {
     rule: Option<PayloadRule>,
     not_configured: Option<String>,
-    hidden: Vec<HiddenPart>,
 }
 
 impl std::fmt::Debug for BuiltInRules {
@@ -83,7 +86,14 @@ impl std::fmt::Debug for BuiltInRules {
 
 impl CachedKind {
     fn new(definition: KindDefinition, checks: CheckPool) -> Self {
-        Self { definition, built_in: BuiltInRules::default(), checks, check: OnceCell::new() }
+        // What a caller declared as hidden is, whatever it says.
+        let hidden = definition.hidden.iter().map(|pointer| HiddenPart::new(pointer, |_| true)).collect();
+        Self { definition, built_in: BuiltInRules::default(), hidden, checks, check: OnceCell::new() }
+    }
+
+    /// The parts of its payloads that readers are not shown.
+    pub(super) fn hidden_parts(&self) -> &[HiddenPart] {
+        &self.hidden
     }
 
     pub(super) fn defaults(&self) -> &KindDefaults {
@@ -190,7 +200,8 @@ impl KindRegistry {
             let check = definition.schema.as_ref().map(PayloadCheck::compile).transpose();
             let check = check.map_err(|error| unusable(kind.clone(), error))?.map(|check| Ok(Arc::new(check)));
             let declared = CachedKind {
-                built_in: BuiltInRules { rule, not_configured, hidden },
+                built_in: BuiltInRules { rule, not_configured },
+                hidden,
                 check: check.map_or_else(OnceCell::new, |check| OnceCell::new_with(Some(check))),
                 ..CachedKind::new(definition, registry.checks.clone())
             };
@@ -216,9 +227,16 @@ impl KindRegistry {
         self.built_in.contains_key(kind)
     }
 
-    /// Of an undeclared kind and of one that callers declared, nothing is hidden.
-    pub(super) fn hidden_parts(&self, kind: &Kind) -> &[HiddenPart] {
-        self.built_in.get(kind).map_or(&[], |kind| &kind.built_in.hidden)
+    /// The kind, to see what it hides; `None`: it is not declared, and nothing is hidden.
+    pub(super) async fn hidden_parts(
+        &self,
+        store: &dyn Store,
+        kind: &Kind,
+    ) -> Result<Option<Arc<CachedKind>>, StoreError> {
+        match self.built_in.get(kind) {
+            Some(built_in) => Ok(Some(built_in.clone())),
+            None => Ok(self.recent(store, |_| FRESH).await?.kinds.get(kind).cloned()),
+        }
     }
 
     pub(super) async fn find(&self, store: &dyn Store, name: &str) -> Result<Arc<CachedKind>, EnqueueError> {
@@ -240,7 +258,7 @@ impl KindRegistry {
             return Ok(Arc::new(CachedKind::new(KindDefinition::any(kind), self.checks.clone())));
         }
         let close = match known.suggested.fetch_add(1, Ordering::Relaxed) {
-            ..SUGGESTIONS_PER_LOAD => closest(&kind, self.built_in.keys().chain(known.kinds.keys())),
+            ..SUGGESTIONS_MAX => closest(&kind, self.built_in.keys().chain(known.kinds.keys())),
             _ => Vec::new(),
         };
         Err(EnqueueError::UnknownKind { kind, close })
@@ -251,22 +269,54 @@ impl KindRegistry {
         store: &dyn Store,
         definition: KindDefinition,
         by: Option<Actor>,
+        keep_limits: bool,
     ) -> Result<bool, KindError> {
         if self.is_built_in(&definition.kind) {
             return Err(KindError::BuiltIn { kind: definition.kind });
         }
         check_defaults(&definition.defaults)?;
+        definition.check_limits()?;
         if definition.schema.is_some() {
             CachedKind::new(definition.clone(), self.checks.clone()).compiled().await?;
         }
         let kind = definition.kind.clone();
-        let put = store.put_kind(PutKind::new(definition).by(by)).await?;
+        let put = PutKind::new(definition).by(by);
+        let put = store.put_kind(if keep_limits { put.keep_limits() } else { put }).await?;
         self.forget();
         match put {
             KindPut::New => Ok(true),
             KindPut::Changed => Ok(false),
             KindPut::TooMany => Err(KindError::TooMany { kind }),
         }
+    }
+
+    /// Sets the limits of built-in kinds: those of `limited`, and none for the others. A claim reads them where it reads
+    /// those of all kinds.
+    pub(super) async fn limit_built_in(
+        &self,
+        store: &dyn Store,
+        limited: &[KindDefinition],
+        by: Option<Actor>,
+    ) -> Result<(), KindError> {
+        for known in self.all(store).await?.into_iter().filter(|known| self.is_built_in(&known.kind)) {
+            let wanted = limited.iter().find(|wanted| wanted.kind == known.kind);
+            let limits = wanted.map_or((None, None), |wanted| (wanted.concurrency, wanted.rate));
+            if limits == (known.concurrency, known.rate) {
+                continue;
+            }
+            let kind = known.kind;
+            if limits == (None, None) {
+                store.delete_kind(DeleteKind::new(kind).by(by.clone())).await?;
+                continue;
+            }
+            let definition = KindDefinition::any(kind.clone()).concurrency(limits.0).rate(limits.1);
+            definition.check_limits()?;
+            if store.put_kind(PutKind::new(definition).by(by.clone())).await? == KindPut::TooMany {
+                return Err(KindError::TooMany { kind });
+            }
+        }
+        self.forget();
+        Ok(())
     }
 
     pub(super) async fn delete(&self, store: &dyn Store, kind: &Kind, by: Option<Actor>) -> Result<bool, KindError> {
@@ -279,8 +329,17 @@ impl KindRegistry {
     }
 
     pub(super) async fn all(&self, store: &dyn Store) -> Result<Vec<KindDefinition>, StoreError> {
-        let mut all: Vec<_> = self.built_in.values().map(|kind| kind.definition.clone()).collect();
-        all.extend(store.kinds().await?.into_iter().filter(|definition| !self.is_built_in(&definition.kind)));
+        let mut built_in: HashMap<_, _> =
+            self.built_in.iter().map(|(kind, known)| (kind.clone(), known.definition.clone())).collect();
+        let mut all = Vec::new();
+        for stored in store.kinds().await? {
+            match built_in.get_mut(&stored.kind) {
+                // Of a built-in kind only its limits are stored.
+                Some(known) => (known.concurrency, known.rate) = (stored.concurrency, stored.rate),
+                None => all.push(stored),
+            }
+        }
+        all.extend(built_in.into_values());
         all.sort_by(|a, b| a.kind.cmp(&b.kind));
         Ok(all)
     }
@@ -310,7 +369,12 @@ impl KindRegistry {
             }
         });
         let kinds = Arc::new(kinds.collect());
-        let known = LoadedKinds { kinds, at: Some(began), load_took: began.elapsed(), suggested: Arc::default() };
+        let (suggested, suggested_since) = match known.suggested_since {
+            Some(since) if since.elapsed() < SUGGESTIONS_RENEWED => (known.suggested, Some(since)),
+            _ => (Arc::default(), Some(began)),
+        };
+        let load_took = began.elapsed();
+        let known = LoadedKinds { kinds, at: Some(began), load_took, suggested, suggested_since };
         *self.loaded.write().unwrap_or_else(PoisonError::into_inner) = known.clone();
         Ok(known)
     }

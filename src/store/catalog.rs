@@ -4,7 +4,7 @@ use async_trait::async_trait;
 
 use super::actor::operator_request;
 use super::sealed::Sealed;
-use super::{Actor, LastAdmin, StoreError, TokenDeleted, TokenPut, TokenRecord};
+use super::{Actor, LastAdmin, StoreError, TokenDeleted, TokenList, TokenPut, TokenRecord};
 use crate::job::{Kind, KindDefinition, QueueName};
 
 /// Verbs on the catalog: queues, kinds and API tokens.
@@ -27,16 +27,17 @@ pub trait CatalogStore: Sealed {
     async fn kinds(&self) -> Result<Vec<KindDefinition>, StoreError>;
 
     /// Adds an API token, or replaces the one with its id. From then on [`had_token`](Self::had_token) is `true`. At most
-    /// 1,000 are kept; concurrent calls may exceed it by as many as they are.
+    /// 1,000 are kept, sessions aside; concurrent calls may exceed it by as many as they are.
     async fn put_token(&self, put: PutToken) -> Result<TokenPut, StoreError>;
 
-    /// Every API token, by id.
-    async fn tokens(&self) -> Result<Vec<TokenRecord>, StoreError>;
+    /// Every API token, by id, the expired ones among them. Not the sessions.
+    async fn tokens(&self) -> Result<TokenList, StoreError>;
 
     /// Whether there has ever been an API token, even if all are deleted.
     async fn had_token(&self) -> Result<bool, StoreError>;
 
-    /// Deletes an API token. With [`LastAdmin::Keep`], concurrent calls never delete the last token with the scope `admin`.
+    /// Deletes an API token, and ends its sessions. With [`LastAdmin::Keep`], concurrent calls never delete the last token with
+    /// the scope `admin` that has not expired.
     async fn delete_token(&self, delete: DeleteToken) -> Result<TokenDeleted, StoreError>;
 }
 
@@ -60,14 +61,36 @@ operator_request! {
     new(queue: QueueName) -> queue;
 }
 
-operator_request! {
-    /// Request of [`put_kind`](CatalogStore::put_kind).
-    PutKind {
-        /// The declaration.
-        definition: KindDefinition
-    }
+/// Request of [`put_kind`](CatalogStore::put_kind).
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct PutKind {
+    /// The declaration.
+    pub definition: KindDefinition,
+    /// The limits and hidden parts of a kind that is declared already stay as they are. For declarations by code, which
+    /// must not undo what an operator has set.
+    pub keep_limits: bool,
+    /// On whose behalf.
+    pub by: Option<Actor>,
+}
+
+impl PutKind {
     /// Declares `definition.kind`.
-    new(definition: KindDefinition) -> definition;
+    pub fn new(definition: KindDefinition) -> Self {
+        Self { definition, keep_limits: false, by: None }
+    }
+
+    /// Leaves limits and hidden parts as they are.
+    pub fn keep_limits(mut self) -> Self {
+        self.keep_limits = true;
+        self
+    }
+
+    /// Sets on whose behalf.
+    pub fn by(mut self, actor: Option<Actor>) -> Self {
+        self.by = actor;
+        self
+    }
 }
 
 /// Answer of [`put_kind`](CatalogStore::put_kind).

@@ -5,17 +5,32 @@ use std::time::Duration;
 
 use super::Actor;
 use super::actor::operator_request;
-use crate::job::limits::{BATCH_MAX, PAGE_MAX};
-use crate::job::{JobId, JobRecord, Kind, QueueName, Status};
+use crate::job::limits::BATCH_MAX;
+use crate::job::{JobId, JobRecord, Status};
 
 /// Answer of [`enqueue`](super::JobStore::enqueue), for one job.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Enqueued {
-    /// `false`: a replay. The idempotency key is that of `job`, which was enqueued before.
+    /// `false`: the idempotency key or the unique key is that of `job`, which was enqueued before.
     pub created: bool,
+    /// The unique key is that of `job`, which waits and has taken the payload, priority and start of this one.
+    pub replaced: bool,
     /// The job as stored.
     pub job: JobRecord,
+}
+
+impl Enqueued {
+    /// A job that was stored, or one that was there.
+    pub(crate) fn new(created: bool, job: JobRecord) -> Self {
+        Self { created, replaced: false, job }
+    }
+
+    /// A waiting job that has taken the payload of another.
+    #[cfg(any(feature = "sqlite", feature = "postgres"))]
+    pub(crate) fn replaced(job: JobRecord) -> Self {
+        Self { created: false, replaced: true, job }
+    }
 }
 
 /// The job that has an idempotency key already: the answer of [`known`](super::JobStore::known), for one job.
@@ -158,91 +173,5 @@ pub struct Pruned {
     /// How many jobs were deleted.
     pub deleted: usize,
     /// Where to continue; `None`: every job that is old enough has been scanned.
-    pub next: Option<JobId>,
-}
-
-/// Request of [`list`](super::JobStore::list): filters and the page.
-///
-/// ```
-/// use steadfast::{Status, store::List};
-///
-/// let dead_letters = List::new().status(Status::FailedPermanent).limit(50);
-/// # let _ = dead_letters;
-/// ```
-#[derive(Debug, Clone)]
-#[non_exhaustive]
-pub struct List {
-    /// Only jobs of this status.
-    pub status: Option<Status>,
-    /// Only jobs of this kind.
-    pub kind: Option<Kind>,
-    /// Only jobs of this queue.
-    pub queue: Option<QueueName>,
-    /// Only jobs older than this one: the cursor, from [`Page::next`].
-    pub before: Option<JobId>,
-    /// Skip this many matching jobs.
-    pub offset: usize,
-    /// At most this many jobs.
-    pub limit: usize,
-}
-
-impl Default for List {
-    /// All jobs, from the newest, a page of 200.
-    fn default() -> Self {
-        Self { status: None, kind: None, queue: None, before: None, offset: 0, limit: PAGE_MAX }
-    }
-}
-
-impl List {
-    /// All jobs, from the newest, a page of 200.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    /// Lists only jobs of this status.
-    pub fn status(mut self, status: impl Into<Option<Status>>) -> Self {
-        self.status = status.into();
-        self
-    }
-
-    /// Lists only jobs of this kind.
-    pub fn kind(mut self, kind: impl Into<Option<Kind>>) -> Self {
-        self.kind = kind.into();
-        self
-    }
-
-    /// Lists only jobs of this queue.
-    pub fn queue(mut self, queue: impl Into<Option<QueueName>>) -> Self {
-        self.queue = queue.into();
-        self
-    }
-
-    /// Continues at a cursor; see [`Page::next`].
-    pub fn before(mut self, job: impl Into<Option<JobId>>) -> Self {
-        self.before = job.into();
-        self
-    }
-
-    /// Skips this many matching jobs.
-    pub fn offset(mut self, jobs: usize) -> Self {
-        self.offset = jobs;
-        self
-    }
-
-    /// Lists at most this many jobs.
-    pub fn limit(mut self, jobs: usize) -> Self {
-        self.limit = jobs;
-        self
-    }
-}
-
-/// Answer of [`list`](super::JobStore::list): one page.
-#[derive(Debug, Clone, PartialEq)]
-#[non_exhaustive]
-pub struct Page {
-    /// Newest first.
-    pub jobs: Vec<JobRecord>,
-    /// The cursor of the next page. A page can be short, even empty, and have a next one: a call scans a bounded number of
-    /// rows.
     pub next: Option<JobId>,
 }

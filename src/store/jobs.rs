@@ -51,7 +51,8 @@ pub trait JobStore: Sealed {
     /// Reads the jobs with these ids; `None` for an id without a job.
     async fn get(&self, ids: Vec<JobId>) -> Result<Vec<Option<JobRecord>>, StoreError>;
 
-    /// Lists jobs, newest first. Scans a bounded number of jobs; see [`Page::next`].
+    /// Lists jobs, those that only wait in the order in which they will run, others newest first, or as asked for. Scans a
+    /// bounded number of jobs; see [`Page::next`].
     async fn list(&self, list: List) -> Result<Page, StoreError>;
 
     /// Reads a job's attempts in the order of their starts, the newest 1,000; `None` if there is no such job.

@@ -30,6 +30,8 @@ pub struct Claim {
     pub kinds: Option<Vec<Kind>>,
     /// At most this many jobs.
     pub max: usize,
+    /// How many of `max` are prefetch. Jobs with a limit fill only the rest: a lease in a buffer uses up a place.
+    pub ahead: usize,
     /// At most this many bytes of payload in all. The first job is claimed whatever its size.
     pub max_bytes: usize,
     /// How long the leases last without a heartbeat.
@@ -42,7 +44,7 @@ impl Claim {
     /// Claims one job of any kind from any queue, for a worker on another machine ([`WorkerFate::Independent`]).
     pub fn new(worker: WorkerId, lease: Duration) -> Self {
         let fate = WorkerFate::Independent;
-        Self { worker, queues: None, kinds: None, max: 1, max_bytes: usize::MAX, lease, fate }
+        Self { worker, queues: None, kinds: None, max: 1, ahead: 0, max_bytes: usize::MAX, lease, fate }
     }
 
     /// Sets the worker.
@@ -75,6 +77,12 @@ impl Claim {
         self
     }
 
+    /// Sets how many of the jobs are prefetch.
+    pub fn ahead(mut self, jobs: usize) -> Self {
+        self.ahead = jobs;
+        self
+    }
+
     /// Claims at most this many bytes of payload.
     pub fn max_bytes(mut self, bytes: usize) -> Self {
         self.max_bytes = bytes;
@@ -102,8 +110,10 @@ pub struct Claimed {
     pub leases: Vec<Lease>,
     /// There may be more jobs: claim again at once.
     pub more: bool,
-    /// Claim again after this long, even without a wake: a job is known to become startable then. No store tells yet.
+    /// Claim again after this long, even without a wake: a job is known to become startable then.
     pub look_again: Option<Duration>,
+    /// Jobs with a limit were left because of [`Claim::ahead`]: claim again when there is a free slot.
+    pub left_ahead: bool,
 }
 
 impl Claimed {
@@ -112,7 +122,7 @@ impl Claimed {
     pub(crate) fn of(claim: &Claim, leases: Vec<Lease>) -> Self {
         let bytes = || leases.iter().map(|lease| lease.job().payload.as_str().len()).sum();
         let more = claim.is_full(leases.len(), bytes);
-        Self { leases, more, look_again: None }
+        Self { leases, more, look_again: None, left_ahead: false }
     }
 }
 

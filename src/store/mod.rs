@@ -12,55 +12,91 @@
 //! [`Around`] around a store with [`Wrapped`].
 
 mod actor;
+mod audit;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+mod audit_entry;
 mod catalog;
 mod clock;
 mod error;
+mod errors;
 #[cfg(any(feature = "postgres", feature = "sqlite", feature = "worker"))]
 mod failures;
+mod job_filter;
 mod job_requests;
 mod jobs;
 mod lease_requests;
+mod limits;
+mod list;
 #[cfg(any(feature = "api", feature = "postgres", feature = "sqlite", feature = "worker"))]
 mod log_throttle;
 mod metrics;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+mod operation_steps;
+mod operations;
 #[cfg(feature = "postgres")]
 pub mod postgres;
 mod retry_policies;
 mod schedules;
+mod sessions;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 mod stats;
 mod token;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+mod turns;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+mod waiting;
+mod waiting_place;
 mod wake;
+mod workers;
 mod wrapped;
 
 use async_trait::async_trait;
 
 pub use actor::Actor;
+pub use audit::{AuditCursor, AuditPage, AuditRecord, AuditStore, ListAudit, NotAnAuditCursor, PruneAudit};
 pub use catalog::{CatalogStore, DeleteKind, DeleteToken, KindPut, Pause, PutKind, PutToken, Resume};
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use error::{KeyTaken, NotStored, OpenError, StoreError, StoreErrorKind};
+pub use errors::{
+    ErrorCursor, ErrorPage, ErrorQueue, ErrorRecord, ErrorStore, ListErrors, SnoozeEnd, SnoozeErrors, Snoozed,
+    UnsnoozeErrors,
+};
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+pub(crate) use errors::{ErrorPart, ErrorSeen, added_up, error_page};
 #[cfg(any(feature = "postgres", feature = "sqlite", feature = "worker"))]
 pub(crate) use failures::FailedAttempt;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub(crate) use failures::UnrunnableJob;
-pub use job_requests::{
-    Cancel, Cancelled, Delete, Deleted, Enqueued, Known, List, Page, Prune, Pruned, Redrive, Redriven,
-};
+pub use job_filter::JobFilter;
+pub use job_requests::{Cancel, Cancelled, Delete, Deleted, Enqueued, Known, Prune, Pruned, Redrive, Redriven};
 pub use jobs::JobStore;
 pub use lease_requests::{Beat, Claim, Claimed, Extend, Extended, Reap, Reaped, Settle, Settled, WorkerFate};
+pub use limits::{
+    DeleteGroup, LimitItem, LimitStore, LimitsPage, LimitsRequest, PutGroup, PutQueue, QueueLimits, SettingsPut,
+};
+pub use list::{Cursor, List, NotACursor, Order, Page};
 #[cfg(any(feature = "api", feature = "postgres", feature = "sqlite", feature = "worker"))]
 pub(crate) use log_throttle::warn_throttled;
 pub(crate) use metrics::StoreMetrics;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+pub(crate) use operation_steps::{LookBudget, Matches, NextStep, StepDone};
+pub(crate) use operations::StoredSelection;
+pub use operations::{
+    BeginOperation, ChangeOperation, ListOperations, OperationBegun, OperationChange, OperationChanged, OperationPage,
+    OperationPreview, OperationRecord, OperationStep, OperationStore, OperationTally, PreviewOperation, Selection,
+};
 pub use retry_policies::RetryPolicies;
 pub use schedules::{
     DeleteSchedule, DueSchedules, ListSchedules, ListTicks, PauseSchedule, PutSchedule, ResumeSchedule, RunSchedule,
     ScheduleDeleted, SchedulePage, SchedulePut, ScheduleRan, ScheduleStore, ScheduleTicked, SchedulesDue,
     SchedulesSynced, SyncSchedules, TickSchedule,
 };
+pub use sessions::{DeleteSession, PruneTokens, PutSession, SessionParent, SessionRecord, SessionStore, TouchTokens};
 pub use stats::{Counts, QueueStats, Stats, StatsRequest};
-pub use token::{LastAdmin, NoSuchScope, Scope, TokenDeleted, TokenPut, TokenRecord};
+pub use token::{LastAdmin, NoSuchScope, Scope, TokenDeleted, TokenList, TokenPut, TokenRecord};
 pub use wake::{Wake, WakeListener};
+pub use workers::{ListWorkers, PruneWorkers, TellWorker, WorkerDetail, WorkerPage, WorkerReport, WorkerStore};
 #[cfg(feature = "api")]
 pub(crate) use wrapped::VERBS;
 pub use wrapped::{Around, Call, CallDone, Wrapped};
@@ -72,9 +108,19 @@ type EnqueueAnswer = Result<Vec<Enqueued>, Vec<KeyTaken>>;
 /// One result per item: an item that fails does not fail the others. The outer error is of the whole call.
 pub type PerItem<T> = Result<Vec<Result<T, StoreError>>, StoreError>;
 
-/// A store: jobs, catalog and schedules in one database. Implemented by `SqliteStore`, `PostgresStore` and [`Wrapped`].
+/// A store: jobs, catalog, schedules, limits, audit, sessions, groups of errors, workers and operations in one database. Implemented by `SqliteStore`, `PostgresStore` and [`Wrapped`].
 #[async_trait]
-pub trait Store: JobStore + CatalogStore + ScheduleStore {
+pub trait Store:
+    JobStore
+    + CatalogStore
+    + ScheduleStore
+    + LimitStore
+    + AuditStore
+    + SessionStore
+    + ErrorStore
+    + WorkerStore
+    + OperationStore
+{
     /// Checks in one round trip that the store answers and takes writes. A full disk is not an error here: to free space,
     /// finished jobs must be removed, which takes a server that is ready.
     async fn ping(&self) -> Result<(), StoreError>;

@@ -89,7 +89,8 @@ pub struct QueueStats {
     pub paused: bool,
     /// Number of jobs per status; statuses without jobs are left out.
     pub counts: Counts,
-    /// How long the oldest due job has waited. Of a page with more than 10,000 lanes (queue, kind and priority), only the
-    /// first lanes of each queue are looked at.
+    /// How long the oldest due job has waited. Of a strict group only the first unfinished job counts, if it waits.
+    /// Of a page with more than 10,000 lanes (queue, kind and priority), only the first lanes of each queue are looked
+    /// at.
     pub oldest_ready: Option<Duration>,
 }

@@ -107,12 +107,39 @@ pub struct TokenRecord {
     pub secret_sha256: [u8; 32],
     /// When it was created.
     pub created_at: Timestamp,
+    /// When it stops working; `None`: never.
+    pub expires_at: Option<Timestamp>,
+    /// When it was last used, to the hour; see [`touch_tokens`](super::SessionStore::touch_tokens).
+    pub last_used_at: Option<Timestamp>,
+    /// The name of the actor that created it.
+    pub created_by: Option<String>,
 }
 
 impl TokenRecord {
     /// A token without scopes, created now.
     pub fn new(id: impl Into<String>, name: impl Into<String>, secret_sha256: [u8; 32]) -> Self {
-        Self { id: id.into(), name: name.into(), scopes: Vec::new(), secret_sha256, created_at: Timestamp::now() }
+        Self {
+            id: id.into(),
+            name: name.into(),
+            scopes: Vec::new(),
+            secret_sha256,
+            created_at: Timestamp::now(),
+            expires_at: None,
+            last_used_at: None,
+            created_by: None,
+        }
+    }
+
+    /// Sets when it stops working.
+    pub fn expires_at(mut self, at: impl Into<Option<Timestamp>>) -> Self {
+        self.expires_at = at.into();
+        self
+    }
+
+    /// Sets who created it.
+    pub fn created_by(mut self, name: impl Into<Option<String>>) -> Self {
+        self.created_by = name.into();
+        self
     }
 
     /// Sets the scopes.
@@ -128,6 +155,11 @@ impl TokenRecord {
         names.join(" ")
     }
 
+    /// Whether it has stopped working by `now`.
+    pub fn is_expired(&self, now: Timestamp) -> bool {
+        self.expires_at.is_some_and(|at| at <= now)
+    }
+
     /// From a row; `None` if it is malformed. Unknown scopes allow nothing.
     #[cfg_attr(not(any(feature = "sqlite", feature = "postgres")), expect(dead_code, reason = "only stores need it"))]
     pub(crate) fn from_row(
@@ -137,8 +169,30 @@ impl TokenRecord {
         secret: &[u8],
         created_at: Timestamp,
     ) -> Option<Self> {
-        let scopes = scopes.split(' ').filter_map(|scope| scope.parse().ok()).collect();
-        Some(Self { id, name, scopes, secret_sha256: secret.try_into().ok()?, created_at })
+        let secret_sha256 = secret.try_into().ok()?;
+        Some(Self { created_at, ..Self::new(id, name, secret_sha256).scopes(scopes_of(scopes)) })
+    }
+}
+
+/// The scopes of a row. Unknown ones allow nothing.
+pub(super) fn scopes_of(text: &str) -> Vec<Scope> {
+    text.split(' ').filter_map(|scope| scope.parse().ok()).collect()
+}
+
+/// Answer of [`tokens`](super::CatalogStore::tokens).
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TokenList {
+    /// The tokens, by id; sessions are not among them.
+    pub tokens: Vec<TokenRecord>,
+    /// The store's time, by which they have expired or not.
+    pub now: Timestamp,
+}
+
+impl TokenList {
+    /// These tokens, read at this time.
+    pub fn new(tokens: Vec<TokenRecord>, now: Timestamp) -> Self {
+        Self { tokens, now }
     }
 }
 

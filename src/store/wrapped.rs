@@ -9,7 +9,10 @@ use async_trait::async_trait;
 use super::sealed::Sealed;
 use super::*;
 use crate::job::schedule::{ScheduleRecord, TickRecord};
-use crate::job::{AttemptRecord, JobId, JobRecord, KindDefinition, NewJob, ScheduleName};
+use crate::job::{
+    AttemptRecord, Fingerprint, JobFacts, JobId, JobRecord, KindDefinition, NewJob, OperationId, QueueFacts, QueueName,
+    ScheduleName, Told, WorkerId,
+};
 
 /// Code that runs before and after every call of a store. See [`Wrapped`].
 ///
@@ -160,7 +163,8 @@ around_every_verb! {
         delete_kind DeleteKind(delete: super::DeleteKind) -> Result<bool, StoreError>, one;
         kinds Kinds() -> Result<Vec<KindDefinition>, StoreError>, items;
         put_token PutToken(put: super::PutToken) -> Result<TokenPut, StoreError>, one;
-        tokens Tokens() -> Result<Vec<TokenRecord>, StoreError>, items;
+        tokens Tokens() -> Result<TokenList, StoreError>,
+            (|answer: &Result<TokenList, _>| answer.as_ref().ok().map(|list| list.tokens.len()));
         had_token HadToken() -> Result<bool, StoreError>, one;
         delete_token DeleteToken(delete: super::DeleteToken) -> Result<TokenDeleted, StoreError>, one;
     }
@@ -178,6 +182,54 @@ around_every_verb! {
         due_schedules DueSchedules(due: super::DueSchedules) -> Result<SchedulesDue, StoreError>,
             (|answer: &Result<SchedulesDue, _>| answer.as_ref().ok().map(|answer| answer.due.len()));
         tick_schedules TickSchedules(ticks: Vec<TickSchedule>) -> PerItem<ScheduleTicked>, items;
+    }
+    LimitStore {
+        put_queue PutQueue(put: super::PutQueue) -> Result<SettingsPut, StoreError>, one;
+        queue Queue(queue: QueueName) -> Result<QueueLimits, StoreError>, one;
+        put_group PutGroup(put: super::PutGroup) -> Result<SettingsPut, StoreError>, one;
+        delete_group DeleteGroup(delete: super::DeleteGroup) -> Result<bool, StoreError>, one;
+        limits Limits(request: LimitsRequest) -> Result<LimitsPage, StoreError>,
+            (|answer: &Result<LimitsPage, _>| answer.as_ref().ok().map(|page| page.items.len()));
+        explain Explain(id: JobId) -> Result<Option<JobFacts>, StoreError>, one;
+        explain_queue ExplainQueue(queue: QueueName) -> Result<QueueFacts, StoreError>, one;
+    }
+    AuditStore {
+        audit Audit(list: ListAudit) -> Result<AuditPage, StoreError>,
+            (|answer: &Result<AuditPage, _>| answer.as_ref().ok().map(|page| page.records.len()));
+        prune_audit PruneAudit(prune: super::PruneAudit) -> Result<usize, StoreError>,
+            (|answer: &Result<usize, _>| answer.as_ref().ok().copied());
+    }
+    SessionStore {
+        put_session PutSession(put: super::PutSession) -> Result<Option<SessionRecord>, StoreError>, one;
+        session Session(id: String) -> Result<Option<SessionRecord>, StoreError>, one;
+        delete_session DeleteSession(delete: super::DeleteSession) -> Result<bool, StoreError>, one;
+        touch_tokens TouchTokens(touch: super::TouchTokens) -> Result<usize, StoreError>, one;
+        prune_tokens PruneTokens(prune: super::PruneTokens) -> Result<usize, StoreError>, one;
+    }
+    ErrorStore {
+        errors Errors(list: ListErrors) -> Result<ErrorPage, StoreError>,
+            (|answer: &Result<ErrorPage, _>| answer.as_ref().ok().map(|page| page.groups.len()));
+        error_group ErrorGroup(fingerprint: Fingerprint) -> Result<Option<ErrorRecord>, StoreError>, one;
+        snooze_errors SnoozeErrors(snooze: super::SnoozeErrors) -> Result<Option<ErrorRecord>, StoreError>, one;
+        unsnooze_errors UnsnoozeErrors(unsnooze: super::UnsnoozeErrors) -> Result<bool, StoreError>, one;
+    }
+    WorkerStore {
+        report_workers ReportWorkers(reports: Vec<WorkerReport>) -> Result<Vec<Told>, StoreError>, items;
+        tell_worker TellWorker(tell: super::TellWorker) -> Result<bool, StoreError>, one;
+        worker Worker(worker: WorkerId) -> Result<Option<WorkerDetail>, StoreError>, one;
+        workers Workers(list: ListWorkers) -> Result<WorkerPage, StoreError>,
+            (|answer: &Result<WorkerPage, _>| answer.as_ref().ok().map(|page| page.workers.len()));
+        prune_workers PruneWorkers(prune: super::PruneWorkers) -> Result<usize, StoreError>,
+            (|answer: &Result<usize, _>| answer.as_ref().ok().copied());
+    }
+    OperationStore {
+        preview_operation PreviewOperation(preview: super::PreviewOperation) -> Result<OperationPreview, StoreError>, one;
+        begin_operation BeginOperation(begin: super::BeginOperation) -> Result<OperationBegun, StoreError>, one;
+        operation Operation(id: OperationId) -> Result<Option<OperationRecord>, StoreError>, one;
+        operations Operations(list: ListOperations) -> Result<OperationPage, StoreError>,
+            (|answer: &Result<OperationPage, _>| answer.as_ref().ok().map(|page| page.operations.len()));
+        change_operation ChangeOperation(change: super::ChangeOperation) -> Result<OperationChanged, StoreError>, one;
+        step_operation StepOperation() -> Result<OperationStep, StoreError>, one;
     }
     Store {
         ping Ping() -> Result<(), StoreError>, one;

@@ -82,14 +82,26 @@ pub(super) async fn run<S: Send + Sync + 'static>(shared: Arc<RunningWorker<S>>)
     }
 }
 
+/// Also waits while operators have told the worker to drain.
+///
 /// `false`: it is time to stop. Only the waiting is interrupted; a job that was claimed is released first.
 async fn wait_for_room<S>(shared: &RunningWorker<S>) -> bool {
-    while shared.room() == 0 {
-        let changed = tokio::time::timeout(PREFETCH_MAX_AGE, shared.buffer.room.notified());
+    while shared.room() == 0 || shared.presence.is_draining() {
+        let changed = async {
+            match shared.presence.is_draining() {
+                true => shared.presence.told_to_run().await,
+                false => shared.buffer.room.notified().await,
+            }
+        };
+        let changed = tokio::time::timeout(PREFETCH_MAX_AGE, changed);
         match shared.stop_claiming.run_until_cancelled(changed).await {
             None => return false,
             Some(Ok(())) => {}
             Some(Err(_)) => release_stale_prefetch(shared).await,
+        }
+        if shared.presence.is_draining() {
+            // It would ask for jobs: this loop is alive.
+            shared.presence.fetched();
         }
     }
     !shared.stop_claiming.is_cancelled()
@@ -101,7 +113,7 @@ struct ClaimRound {
     claimed: usize,
     /// There may be more jobs to claim at once.
     more_waiting: bool,
-    /// Some kinds were skipped, as their concurrency limit was reached.
+    /// Some jobs were left until a slot is free, or kinds, as their concurrency limit was reached.
     left_out: bool,
     /// When to claim again at the latest.
     look_again: Option<Duration>,
@@ -122,6 +134,7 @@ async fn claim_round<S>(shared: &RunningWorker<S>, groups: &[Group]) -> Result<C
         let claimed = claim(shared, group, max).await?;
         round.claimed += claimed.claimed;
         round.more_waiting |= claimed.more_waiting;
+        round.left_out |= claimed.left_out;
         round.look_again = [round.look_again, claimed.look_again].into_iter().flatten().min();
     }
     Ok(round)
@@ -129,15 +142,18 @@ async fn claim_round<S>(shared: &RunningWorker<S>, groups: &[Group]) -> Result<C
 
 async fn claim<S>(shared: &RunningWorker<S>, group: &Group, max: usize) -> Result<ClaimRound, StoreError> {
     let claimed_at = Instant::now();
+    shared.presence.fetched();
     let claim = Claim {
         queues: shared.settings.queues.clone(),
         kinds: Some(group.kinds.clone()),
         max,
+        // Beyond the free slots, jobs wait in the buffer.
+        ahead: max.saturating_sub(shared.buffer.free_slots()),
         max_bytes: CLAIM_MAX_BYTES,
         fate: WorkerFate::Shared,
         ..Claim::new(shared.worker.clone(), shared.settings.lease)
     };
-    let Claimed { leases, more, look_again } = shared.queue.claim(claim).await?;
+    let Claimed { leases, more, look_again, left_ahead } = shared.queue.claim(claim).await?;
     let claimed = leases.len();
     let with_permit = |lease: Lease| {
         // Only this task takes permits, so those that were free before the claim still are.
@@ -149,7 +165,7 @@ async fn claim<S>(shared: &RunningWorker<S>, group: &Group, max: usize) -> Resul
     let jobs: Vec<ClaimedJob> = leases.into_iter().map(with_permit).collect();
     shared.held.add(jobs.iter().map(|job| job.attempt.clone()));
     shared.buffer.put(jobs);
-    Ok(ClaimRound { claimed, more_waiting: more, left_out: false, look_again })
+    Ok(ClaimRound { claimed, more_waiting: more, left_out: left_ahead, look_again })
 }
 
 /// The pool has slowed down since these were claimed, and no slot will be free soon.

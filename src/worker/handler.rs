@@ -71,6 +71,7 @@ pub struct JobError {
     permanent: bool,
     retry_after: Option<Duration>,
     no_sooner_than: Option<Duration>,
+    group: Option<String>,
     timed_out: bool,
 }
 
@@ -78,7 +79,15 @@ impl JobError {
     /// An error that is retried by the kind's policy.
     pub fn new(message: impl fmt::Display) -> Self {
         let (message, unlogged) = (message.to_string(), String::new());
-        Self { message, unlogged, permanent: false, retry_after: None, no_sooner_than: None, timed_out: false }
+        Self {
+            message,
+            unlogged,
+            permanent: false,
+            retry_after: None,
+            no_sooner_than: None,
+            group: None,
+            timed_out: false,
+        }
     }
 
     /// A handler's own timeout, recorded as such; retried by the kind's policy.
@@ -111,15 +120,24 @@ impl JobError {
         self
     }
 
+    /// Names the group of errors that this belongs to, like `smtp-451`, instead of finding it by the text; cut at 64
+    /// characters. Dead letters are listed and redriven by their group.
+    pub fn group(mut self, name: impl Into<String>) -> Self {
+        self.group = Some(name.into());
+        self
+    }
+
     pub(super) fn into_outcome(self) -> crate::job::Outcome {
         if self.timed_out {
             return crate::job::Outcome::TimedOut(crate::job::ErrorText::new(self.message).unlogged(&self.unlogged));
         }
-        crate::job::Outcome::Failed(crate::job::Failure {
-            error: crate::job::ErrorText::new(self.message).unlogged(&self.unlogged),
-            permanent: self.permanent,
-            retry_after: self.retry_after,
-            no_sooner_than: self.no_sooner_than,
+        let mut failure =
+            crate::job::Failure::new("").retry_after(self.retry_after).no_sooner_than(self.no_sooner_than);
+        failure.error = crate::job::ErrorText::new(self.message).unlogged(&self.unlogged);
+        failure.permanent = self.permanent;
+        crate::job::Outcome::Failed(match self.group {
+            Some(name) => failure.group(name),
+            None => failure,
         })
     }
 }

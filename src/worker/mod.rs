@@ -2,7 +2,8 @@
 //! shutdown. Start at [`Worker`].
 //!
 //! In the source, a job goes from `dispatcher`, which claims it, to `pool`, which runs the handler, to `settler`, which
-//! records the outcome, while `heartbeat` extends its lease; `reaper` ends attempts whose lease expired. The worker never
+//! records the outcome, while `heartbeat` extends its lease; `reaper` ends attempts whose lease expired. `presence` tells
+//! operators that the worker is there. The worker never
 //! decides what a job's next status is (that is [`decide`](crate::job::decide())) or whether a lease is valid (that is the
 //! store).
 
@@ -13,8 +14,10 @@ mod handler;
 mod heartbeat;
 mod held;
 mod housekeeping;
+mod operator;
 mod pool;
 mod prefetch;
+mod presence;
 mod pruner;
 mod reaper;
 mod run;
@@ -36,6 +39,8 @@ use tokio::sync::Semaphore;
 pub use context::{Context, StopReason};
 pub use handler::{Completion, Handler, JobError};
 pub use housekeeping::run_housekeeping;
+#[cfg(feature = "server")]
+pub(crate) use presence::host_name;
 pub use settings::{Retention, WorkerSettings};
 pub use shutdown::shutdown_signal;
 pub use supervise::WorkerHealth;

@@ -53,6 +53,11 @@ impl Buffer {
         self.idle_slots.load(Ordering::Relaxed)
     }
 
+    /// Idle slots for which no job waits.
+    pub(super) fn free_slots(&self) -> usize {
+        self.idle_slots().saturating_sub(self.len())
+    }
+
     pub(super) fn len(&self) -> usize {
         self.lock().len()
     }

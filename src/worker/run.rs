@@ -15,7 +15,7 @@ use super::running_worker::RunningWorker;
 use super::settler::Outcomes;
 use super::supervise::supervise;
 use super::{StopReason, Worker, WorkerError, WorkerHealth, WorkerSettings};
-use super::{dispatcher, heartbeat, housekeeping, pool, settler};
+use super::{dispatcher, heartbeat, housekeeping, pool, presence, settler};
 use crate::job::Outcome;
 use crate::planted::{Bug, planted};
 
@@ -54,6 +54,7 @@ pub(super) async fn run_until<S: Send + Sync + 'static>(
         state,
         held: Default::default(),
         pace: Default::default(),
+        presence: Default::default(),
         outcomes: Outcomes::default(),
         buffer: Buffer::default(),
         progress_reported: Arc::new(Notify::new()),
@@ -194,6 +195,7 @@ impl WorkerLoops {
         if self.heartbeat_thread.is_some() {
             let _ = tokio::time::timeout(HEARTBEAT_THREAD_END_MAX, end_of(&mut self.heartbeat_thread)).await;
         }
+        presence::say_goodbye(shared).await;
         shared.outliving_tasks.close();
         let _ = tokio::time::timeout(OUTLIVING_TASKS_MAX, shared.outliving_tasks.wait()).await;
     }
@@ -241,6 +243,13 @@ async fn run_heartbeat_thread<S: Send + Sync + 'static>(
             this.stop_heartbeats.run_until_cancelled(beats).await;
         }
     });
+    let this = shared.clone();
+    let reporting = supervise("presence", health.clone(), stop.clone(), move || {
+        let this = this.clone();
+        async move {
+            this.stop_heartbeats.run_until_cancelled(presence::run(&this)).await;
+        }
+    });
     let housekeeping = housekeeping::run(shared.queue.clone(), shared.settings.clone(), health, stop);
-    tokio::try_join!(beating, housekeeping).map(|_| ())
+    tokio::try_join!(beating, reporting, housekeeping).map(|_| ())
 }

@@ -13,6 +13,7 @@ use super::handler::{AnyHandler, Stateless};
 use super::held::HeldLeases;
 use super::pool::Buffer;
 use super::prefetch::Pace;
+use super::presence::Presence;
 use super::settler::Outcomes;
 use crate::job::{Kind, KindDefinition, WorkerId};
 use crate::queue::Queue;
@@ -44,6 +45,7 @@ pub(super) struct RunningWorker<S> {
     pub(super) state: Arc<S>,
     pub(super) held: HeldLeases,
     pub(super) pace: Pace,
+    pub(super) presence: Presence,
     pub(super) outcomes: Outcomes,
     pub(super) buffer: Buffer,
     pub(super) progress_reported: Arc<Notify>,

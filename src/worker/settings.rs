@@ -36,6 +36,8 @@ pub struct WorkerSettings {
     pub shutdown_grace: Duration,
     /// How long finished jobs are kept.
     pub retention: Retention,
+    /// 10 s: how often the worker tells the store that it is there, and learns whether to drain.
+    pub report_interval: Duration,
 }
 
 impl WorkerSettings {
@@ -87,16 +89,25 @@ impl WorkerSettings {
         self
     }
 
+    /// Sets how often the worker tells the store that it is there.
+    pub fn report_interval(mut self, report_interval: Duration) -> Self {
+        self.report_interval = report_interval;
+        self
+    }
+
     /// Values out of range become the nearest in range.
     pub(super) fn within_limits(self) -> Self {
         /// 10 ms: less would be a hot loop.
         const INTERVAL_MIN: Duration = Duration::from_millis(10);
+        /// 10 s: who says nothing for 30 s is taken for gone.
+        const REPORT_INTERVAL_MAX: Duration = Duration::from_secs(10);
         let poll_min = self.poll_min.max(INTERVAL_MIN);
         Self {
             concurrency: self.concurrency.max(1),
             lease: self.lease.clamp(LEASE_MIN, LEASE_MAX),
             reap_interval: self.reap_interval.max(INTERVAL_MIN),
             poll_max: self.poll_max.max(poll_min),
+            report_interval: self.report_interval.clamp(INTERVAL_MIN, REPORT_INTERVAL_MAX),
             poll_min,
             ..self
         }
@@ -115,11 +126,12 @@ impl Default for WorkerSettings {
             poll_max: Duration::from_secs(2),
             shutdown_grace: Duration::from_secs(30),
             retention: Retention::default(),
+            report_interval: Duration::from_secs(10),
         }
     }
 }
 
-/// How long finished jobs are kept, per status.
+/// How long finished jobs are kept, per status, and the audit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Retention {
@@ -129,12 +141,14 @@ pub struct Retention {
     pub cancelled: Duration,
     /// Permanently failed jobs: 90 days, time to find out why.
     pub failed: Duration,
+    /// What operators did: 400 days, a year and the time to look back at it.
+    pub audit: Duration,
 }
 
 impl Default for Retention {
     fn default() -> Self {
         const DAY: Duration = Duration::from_secs(24 * 3600);
-        Self { succeeded: 7 * DAY, cancelled: 7 * DAY, failed: 90 * DAY }
+        Self { succeeded: 7 * DAY, cancelled: 7 * DAY, failed: 90 * DAY, audit: 400 * DAY }
     }
 }
 
@@ -154,6 +168,12 @@ impl Retention {
     /// Sets how long permanently failed jobs are kept.
     pub fn failed(mut self, time: Duration) -> Self {
         self.failed = time;
+        self
+    }
+
+    /// Sets how long the audit is kept.
+    pub fn audit(mut self, time: Duration) -> Self {
+        self.audit = time;
         self
     }
 }

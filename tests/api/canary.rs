@@ -54,6 +54,18 @@ async fn secrets_and_payloads_appear_in_no_log_error_metric_or_document() {
     let token = made["token"].as_str().unwrap().to_owned();
     let secret = token.split_once('.').unwrap().1.to_owned();
     let mut outputs = Vec::new();
+    let started = server.call("POST", "/session").json(&json!({"token": token})).send().await;
+    let cookie = started.header("set-cookie").unwrap().split(';').next().unwrap().to_owned();
+    let session = cookie.split_once('.').unwrap().1.to_owned();
+    outputs.push(started.body);
+    for body in [json!({"token": GUESS}), json!({"token": ADMIN, "more": 1}), json!({"token": [session]})] {
+        outputs.push(server.call("POST", "/session").json(&body).send().await.body);
+    }
+    for path in ["/session", "/jobs", "/tokens", "/nowhere"] {
+        outputs.push(server.call("GET", path).header("cookie", &cookie).send().await.body);
+        outputs.push(server.call("DELETE", path).header("cookie", &cookie).send().await.body);
+    }
+    outputs.push(server.call("GET", "/jobs").header("cookie", &format!("steadfast={GUESS}")).send().await.body);
     let job = json!({"kind": "welcome", "payload": PAYLOAD});
     server.call("POST", "/jobs").token(&token).json(&job).send().await.expect(201);
     let lease = server.call("POST", "/leases").token(&token).json(&json!({"worker": "w"})).send().await.expect(200);
@@ -81,13 +93,13 @@ async fn secrets_and_payloads_appear_in_no_log_error_metric_or_document() {
     assert!(logged.contains("request_id"), "nothing was logged, so nothing was tested");
     outputs.push(logged);
     for output in &outputs {
-        for canary in [ADMIN, PAYLOAD, GUESS, &secret, &lease_token] {
+        for canary in [ADMIN, PAYLOAD, GUESS, &secret, &session, &lease_token] {
             assert!(!output.contains(canary), "{canary} is in\n{output}");
         }
     }
     for file in world.files() {
         let bytes = std::fs::read(&file).unwrap();
-        for canary in [ADMIN, &secret, GUESS] {
+        for canary in [ADMIN, &secret, &session, GUESS] {
             let found = bytes.windows(canary.len()).any(|window| window == canary.as_bytes());
             assert!(!found, "{canary} is in {}", file.display());
         }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
-use steadfast::store::{Around, Call, Store, StoreError, StoreErrorKind, Wrapped};
+use steadfast::store::{Around, Call, CallDone, Store, StoreError, StoreErrorKind, Wrapped};
 use tokio::sync::watch;
 
 /// What befalls every call.
@@ -52,7 +52,7 @@ impl Faults {
         self.calls.load(Ordering::SeqCst)
     }
 
-    /// How many of them were claims.
+    /// How many claims have been answered.
     pub(crate) fn claims(&self) -> usize {
         self.claims.load(Ordering::SeqCst)
     }
@@ -67,7 +67,6 @@ impl Faults {
 impl Around for Faults {
     async fn before(&self, call: Call<'_>) -> Result<(), StoreError> {
         self.calls.fetch_add(1, Ordering::SeqCst);
-        self.claims.fetch_add(usize::from(matches!(call, Call::Claim(_))), Ordering::SeqCst);
         let fault = *self.fault.borrow();
         match fault {
             Fault::None => Ok(()),
@@ -85,5 +84,9 @@ impl Around for Faults {
             Fault::Hangs => std::future::pending().await,
             Fault::Panics => panic!("{INSIDE}"),
         }
+    }
+
+    fn after(&self, done: CallDone) {
+        self.claims.fetch_add(usize::from(done.verb == "claim"), Ordering::SeqCst);
     }
 }

@@ -30,7 +30,8 @@ on_every_store!(
     a_long_page_is_whole_and_in_order_and_the_next_one_goes_on_after_it,
 );
 
-const ALL_FIELDS: [&str; 22] = [
+const ALL_FIELDS: [&str; 27] = [
+    "error_group",
     "id",
     "kind",
     "queue",
@@ -42,6 +43,10 @@ const ALL_FIELDS: [&str; 22] = [
     "run_at",
     "timeout_ms",
     "idempotency_key",
+    "group_key",
+    "cost",
+    "start_by",
+    "unique",
     "cancel_requested",
     "locked_by",
     "locked_at",

@@ -9,20 +9,30 @@ mod world;
 
 mod access;
 mod actors;
+mod audit;
 mod canary;
 mod caps;
 mod connections;
+mod errors;
+mod explain;
 mod hostile;
 mod idempotency;
+mod job_options;
 mod jobs;
 mod leases;
+mod limits;
+mod limits_in_force;
+mod lists;
+mod operations;
 mod operators;
 #[cfg(feature = "postgres")]
 mod outage;
 mod payloads;
+mod presence;
 mod queue_pages;
 mod schedules;
 mod schema;
+mod sessions;
 mod shutdown;
 mod workers;
 

@@ -385,10 +385,10 @@ async fn killed_at_random(world: World, (interpreter, script): (&str, &str)) {
     drop(workers);
     reaper.abort();
     let mut lost_attempts = 0;
-    let mut before = None;
+    let mut cursor = None;
     let mut seen = 0;
     loop {
-        let page = server.queue.list(List::new().before(before).limit(200)).await.unwrap();
+        let page = server.queue.list(List::new().cursor(cursor).limit(200)).await.unwrap();
         for job in &page.jobs {
             seen += 1;
             assert_eq!(job.status, Status::Succeeded);
@@ -402,8 +402,8 @@ async fn killed_at_random(world: World, (interpreter, script): (&str, &str)) {
             assert!(*last == "succeeded" && others.iter().all(cut_short), "{outcomes:?}");
             lost_attempts += others.len();
         }
-        before = page.next;
-        if before.is_none() {
+        cursor = page.next;
+        if cursor.is_none() {
             break;
         }
     }

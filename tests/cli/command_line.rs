@@ -63,7 +63,16 @@ fn refusals_have_exit_codes_of_their_own() {
     let line = wrong.one_line(5);
     assert!(line.contains("does not accept the token of STEADFAST_TOKEN") && !line.contains("no.such-token"), "{line}");
     assert_eq!(with(token, &["queues", "pause", "default", "--yes"]).code, Some(5));
-    assert!(with(&admin, &["tokens", "list"]).stdout.contains("reader"));
+    let ending = with(&admin, &["tokens", "create", "ci", "--scope", "enqueue", "--expires", "90d"]);
+    assert!(ending.code == Some(0) && ending.stderr.contains("It works until 20"), "{}", ending.stderr);
+    assert_eq!(with(&admin, &["tokens", "create", "ci", "--scope", "enqueue", "--expires", "90"]).code, Some(2));
+    let listed = with(&admin, &["tokens", "list"]).stdout;
+    let row = |name: &str| listed.lines().find(|line| line.contains(name)).unwrap_or_default().to_owned();
+    assert!(listed.contains("EXPIRES") && listed.contains("LAST USED"), "{listed}");
+    assert!(
+        row("reader").contains("never") && (row(" ci ").contains("in 89d") || row(" ci ").contains("in 90d")),
+        "{listed}"
+    );
     assert_eq!(with(&admin, &["tokens", "revoke", id]).code, Some(0));
     assert_eq!(with(&admin, &["tokens", "revoke", id]).code, Some(4));
     server.stop();

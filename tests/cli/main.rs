@@ -2,15 +2,20 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
 
+mod audit;
 mod bench;
 mod bulk;
 mod canary;
 mod command_line;
 mod config;
+mod errors;
 mod failures;
 mod fleet;
 mod housekeeping;
+mod job_lists;
+mod limits;
 mod metrics;
+mod operations;
 mod packaging;
 mod readme;
 mod schedules;
@@ -20,5 +25,6 @@ mod startup;
 mod support;
 mod terminal;
 mod watching;
+mod workers;
 #[path = "../support/programs.rs"]
 mod world;

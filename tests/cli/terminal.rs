@@ -57,6 +57,7 @@ fn everything_fits_a_terminal_of_60_columns() {
     let error = "connection refused by a host with a name that goes on for quite a while";
     let outcome = json!({"job_id": id, "lease_token": token, "outcome": "failed", "error": error, "permanent": true});
     server.post("/leases/settle", &json!({"worker": "a-worker", "outcomes": [outcome]}));
+    assert_eq!(server.post("/queues/a_queue_with_a_rather_long_name/pause", &json!({})).0, 200);
     let (wait, watch) = (format!("jobs wait {id}"), format!("jobs watch {id}"));
     for (arguments, seen) in [
         (&*wait, &[&*id, "failed_permanent", "summarize_text"][..]),
@@ -65,6 +66,7 @@ fn everything_fits_a_terminal_of_60_columns() {
         ("queues", &["a_queue_with", "FAILED"]),
         ("stats", &["a_queue_with", "all queues", "FAILED"]),
         ("kinds", &["webhook_delivery", "MAX ATTEMPTS"]),
+        ("audit", &["anyone", "pause", "queue:a_queue"]),
         ("config", &["shutdown_grace_ms", "30000", "default"]),
         ("--help", &["enqueue", "130, 143"]),
         ("enqueue --help", &["--key-prefix"]),
@@ -88,6 +90,10 @@ fn everything_fits_a_terminal_of_60_columns() {
     let token = [("STEADFAST_TOKEN", made.1["token"].as_str().unwrap())];
     let shown = bare(&Terminal { columns: 60, input: "" }.run_with(&world, &server, "tokens list", &token));
     assert!(shown.iter().all(|line| line.chars().count() <= 60), "{shown:#?}");
+    assert!(shown.iter().any(|line| line.contains("a-token") && line.contains("never")), "{shown:#?}");
+    let shown = bare(&Terminal { columns: 80, input: "" }.run_with(&world, &server, "tokens list", &token));
+    assert!(shown.iter().all(|line| line.chars().count() <= 80), "{shown:#?}");
+    assert!(shown[0].contains("AGE") && shown[0].contains("EXPIRES") && shown[0].contains("LAST USED"), "{shown:#?}");
     assert!(shown.iter().any(|line| line.contains("a-token") && line.contains("enqueue")), "{shown:#?}");
     server.stop();
 }

@@ -265,6 +265,7 @@ pub(crate) async fn a_row_dead_lettered_after_an_attempt_shows_the_reason_and_is
     let expected = changed(before, |job| {
         job.status = Status::FailedPermanent;
         job.last_error = dead.last_error.clone();
+        job.error_group = dead.error_group;
 
         // As at every claim: progress is of the newest attempt, and this claim ended it.
         job.progress = None;

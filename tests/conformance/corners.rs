@@ -10,10 +10,11 @@ use steadfast::job::{AttemptOutcome, Status};
 use steadfast::store::Settled;
 
 use crate::model::{Answer, Model, Redriven};
-use crate::step::{STEPS, Step};
+use crate::model_limits::Scope;
+use crate::step::{Claim, STEPS, Step};
 
-/// 100: a tenth of what the model test runs.
-const SEQUENCES: usize = 100;
+/// 300: less than a third of what the model test runs; half of them have to do with limits.
+const SEQUENCES: usize = 300;
 
 #[test]
 fn the_random_sequences_reach_every_corner() {
@@ -38,10 +39,17 @@ fn the_random_sequences_reach_every_corner() {
 fn corners(before: &Model, step: &Step, after: &Model) -> Vec<String> {
     match (&after.answer, step) {
         (Answer::KeysTaken(items), _) => items.iter().map(|_| "enqueue, key taken".to_owned()).collect(),
-        (Answer::Enqueued(jobs), _) => jobs.iter().map(|(created, ..)| format!("enqueue, new: {created}")).collect(),
-        (Answer::Claimed(leases), Step::Claim { max, .. }) => {
+        (Answer::Enqueued(jobs), _) => jobs.iter().map(|(stored, ..)| format!("enqueue: {stored:?}")).collect(),
+        (Answer::Claimed(leases), Step::Claim(Claim { max, .. })) => {
             let cut = (leases.len() == *max).then(|| String::from("claim, as many as asked for"));
-            leases.iter().map(|(_, job)| format!("claim of attempt {}", job.attempts)).chain(cut).collect()
+            let full = after.limited().into_iter().filter(|(scope, limit)| after.running(*scope) >= *limit);
+            let full = full.map(|(scope, _)| match scope {
+                Scope::Queue(_) => "claim, a queue is full".into(),
+                Scope::Kind(_) => "claim, a kind is full".into(),
+                Scope::Group(..) => "claim, a group is full".into(),
+            });
+            let attempts = leases.iter().map(|(_, job)| format!("claim of attempt {}", job.attempts));
+            attempts.chain(cut).chain(full).collect()
         }
         (Answer::Extended(answers), _) => answers.iter().map(|answer| format!("extend: {answer:?}")).collect(),
         (Answer::Settled(answers), Step::Settle(ends)) => {
@@ -58,7 +66,10 @@ fn corners(before: &Model, step: &Step, after: &Model) -> Vec<String> {
             });
             told.collect()
         }
-        (Answer::Reaped(reaped), _) => reaped.iter().map(|(_, _, to, word)| format!("reap: {word} to {to}")).collect(),
+        (Answer::Reaped(reaped), _) => {
+            let late = (0..before.jobs.len()).filter(|n| before.is_too_late(*n)).map(|_| "reap: too late".into());
+            reaped.iter().map(|(_, _, to, word)| format!("reap: {word} to {to}")).chain(late).collect()
+        }
         (Answer::Cancelled(answers), _) => answers.iter().map(|answer| format!("cancel: {answer:?}")).collect(),
         (Answer::Redriven(answers), _) => {
             let told = answers.iter().map(|answer| match answer {
@@ -75,8 +86,13 @@ fn corners(before: &Model, step: &Step, after: &Model) -> Vec<String> {
 
 fn every_corner() -> Vec<String> {
     let mut all: Vec<String> = [
-        "enqueue, new: true",
-        "enqueue, new: false",
+        "enqueue: New",
+        "enqueue: Known",
+        "enqueue: Replaced",
+        "claim, a queue is full",
+        "claim, a kind is full",
+        "claim, a group is full",
+        "reap: too late",
         "claim, as many as asked for",
         "claim of attempt 1",
         "claim of attempt 2",

@@ -1,7 +1,7 @@
 //! get and list: looking at jobs.
 
 use steadfast::job::{JobId, JobRecord, Outcome, Status};
-use steadfast::store::{List, Page};
+use steadfast::store::{List, Order, Page};
 
 use crate::phrases::*;
 use crate::world::World;
@@ -59,7 +59,7 @@ pub(crate) async fn the_newest_come_first_page_by_page_each_once(world: &impl Wo
     }
     let first = world.list(pages_of(10)).await;
     assert_eq!(first.jobs, all[..10]);
-    let second = world.list(pages_of(10).before(first.next)).await;
+    let second = world.list(pages_of(10).cursor(first.next)).await;
     assert_eq!(second.jobs, all[10..20]);
 }
 
@@ -70,7 +70,7 @@ pub(crate) async fn every_filter_and_all_of_them_together(world: &impl World) {
     for status in statuses {
         for name in [None, Some("welcome"), Some("other"), Some("unheard-of")] {
             for lane in [None, Some("default"), Some("mail"), Some("unheard-of")] {
-                let list = pages_of(2).status(status).kind(name.map(kind)).queue(lane.map(queue));
+                let list = pages_of(2).status(status).kind(name.map(kind)).queue(lane.map(queue)).order(Order::Newest);
                 let matches = |job: &&JobRecord| {
                     status.is_none_or(|status| job.status == status)
                         && name.is_none_or(|name| job.kind.as_str() == name)
@@ -92,7 +92,7 @@ pub(crate) async fn an_offset_leaves_out_the_first_that_match(world: &impl World
     let done: Vec<_> = all.iter().filter(|job| job.status == Status::Succeeded).cloned().collect();
     let page = world.list(pages_of(2).status(Status::Succeeded).offset(1)).await;
     assert_eq!(page.jobs, done[1..3]);
-    let rest = world.list(pages_of(2).status(Status::Succeeded).before(page.next)).await;
+    let rest = world.list(pages_of(2).status(Status::Succeeded).cursor(page.next)).await;
     assert_eq!(rest.jobs, done[3..]);
 }
 
@@ -104,7 +104,7 @@ pub(crate) async fn jobs_that_come_or_go_between_pages_shift_nothing(world: &imp
     let last_seen = first.jobs.last().unwrap();
     assert!(last_seen.status.is_terminal(), "so that it can be deleted");
     world.delete(last_seen.id).await;
-    let second = world.list(pages_of(9).before(first.next)).await;
+    let second = world.list(pages_of(9).cursor(first.next)).await;
     assert_eq!(second.jobs, all[9..18]);
 }
 

@@ -12,40 +12,59 @@
 mod changed;
 
 mod attempts;
+mod audit;
 mod cancel;
 mod claim;
 mod concurrency;
 mod corners;
 mod delete;
 mod enqueue;
+mod errors;
+mod explain;
 mod extend;
 mod fence;
 mod fields;
+mod filters;
+mod groups;
 mod kinds;
+mod limit_phrases;
+mod limit_races;
+mod limit_steps;
+mod limit_taker;
+mod limits;
 mod list;
 mod model;
+mod model_errors;
+mod model_limits;
 mod model_test;
+mod operations;
 mod pause;
 mod phrases;
 #[cfg(feature = "postgres")]
 mod postgres_world;
 mod prune;
 mod races;
+mod rates;
 mod reap;
 mod redrive;
 mod retry;
 mod schedules;
+mod sessions;
 mod settle;
 #[cfg(feature = "sqlite")]
 mod sqlite_world;
+mod start_deadline;
 mod stats;
 mod step;
 mod step_taker;
+mod strict_order;
 mod suite;
 #[cfg(feature = "postgres")]
 #[path = "../support/mod.rs"]
 mod support;
 mod tokens;
+mod unique;
+mod workers;
 mod world;
 
 use crate::suite::{cases, conformance_suite};

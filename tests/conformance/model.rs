@@ -2,18 +2,22 @@
 //! one thread, jobs and leases are numbers in the order they came, times are milliseconds since the beginning.
 //!
 //! It shares words with the library (statuses, answers) and no rule: it would prove nothing if it asked `decide`. The
-//! steps it understands are in `step.rs`; `model_test.rs` holds a store against it.
+//! steps it understands are in `step.rs`; `model_test.rs` holds a store against it. What a limit allows is in
+//! `model_limits.rs`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use steadfast::job::{AttemptOutcome, Status};
 use steadfast::store::{Cancelled, Deleted, Extended, Settled};
 
+use crate::model_errors::{Cause, Errors, cause};
+use crate::model_limits::{ModelLimits, Unique};
 use crate::step::{End, New, Start, Step};
 
 /// What reaping writes as the error, up to the first few words: the rest is for people.
 pub(crate) const LEASE_EXPIRED: &str = "lease expired";
 pub(crate) const TIMED_OUT: &str = "timed out";
+pub(crate) const TOO_LATE: &str = "expired: not started by";
 
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Job {
@@ -27,11 +31,16 @@ pub(crate) struct Job {
     pub(crate) run_at: u64,
     pub(crate) timeout: Option<u64>,
     pub(crate) key: Option<u8>,
+    pub(crate) group: Option<u8>,
+    pub(crate) cost: Option<u32>,
+    pub(crate) start_by: Option<u64>,
+    pub(crate) unique: Option<Unique>,
     pub(crate) cancel_requested: bool,
     pub(crate) locked_by: Option<usize>,
     pub(crate) locked_at: Option<u64>,
     pub(crate) lease_expires_at: Option<u64>,
     pub(crate) last_error: Option<String>,
+    pub(crate) cause: Option<Cause>,
     pub(crate) result: Option<u8>,
     pub(crate) progress: Option<u8>,
     pub(crate) created_at: u64,
@@ -62,7 +71,7 @@ pub(crate) struct Lease {
 pub(crate) enum Answer {
     Nothing,
     /// Whether it is new, which job, and what it looks like.
-    Enqueued(Vec<(bool, usize, Job)>),
+    Enqueued(Vec<(Stored, usize, Job)>),
     /// Nothing was stored: the keys of these items belong to other jobs.
     KeysTaken(Vec<usize>),
     /// The leases granted, and what their jobs look like.
@@ -78,9 +87,19 @@ pub(crate) enum Answer {
     Pruned(usize),
 }
 
+/// What became of a job that was enqueued.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stored {
+    New,
+    /// There is one with its key.
+    Known,
+    /// The one with its unique key is like it now.
+    Replaced,
+}
+
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Redriven {
-    Queued(Job),
+    Queued(Box<Job>),
     NotDead(Status),
     NotFound,
 }
@@ -95,7 +114,11 @@ pub(crate) struct Model {
     pub(crate) jobs: Vec<Option<Job>>,
     /// Every lease there ever was.
     pub(crate) leases: Vec<Lease>,
-    paused: BTreeSet<usize>,
+    pub(crate) paused: BTreeSet<usize>,
+    pub(crate) limits: ModelLimits,
+    pub(crate) errors: Errors,
+    /// Whether steps have to do with limits; without, claims have one order only.
+    pub(crate) has_limits: bool,
     /// The waits between attempts, by kind.
     delays: Vec<Vec<u64>>,
     /// To the last step.
@@ -103,8 +126,10 @@ pub(crate) struct Model {
 }
 
 impl Model {
-    pub(crate) fn new(delays: Vec<Vec<u64>>) -> Self {
-        Self { now: 0, jobs: vec![], leases: vec![], paused: BTreeSet::new(), delays, answer: Answer::Nothing }
+    pub(crate) fn new(delays: Vec<Vec<u64>>, has_limits: bool) -> Self {
+        let (paused, limits, answer) = (BTreeSet::new(), ModelLimits::default(), Answer::Nothing);
+        let (jobs, leases, errors) = (vec![], vec![], Errors::default());
+        Self { now: 0, jobs, leases, paused, limits, errors, has_limits, delays, answer }
     }
 
     pub(crate) fn apply(&mut self, step: &Step) {
@@ -113,9 +138,7 @@ impl Model {
                 taken if taken.is_empty() => Answer::Enqueued(new.iter().map(|new| self.enqueue(new)).collect()),
                 taken => Answer::KeysTaken(taken),
             },
-            Step::Claim { worker, queues, kinds, max, lease } => {
-                Answer::Claimed(self.claim(*worker, queues.as_deref(), kinds.as_deref(), *max, *lease))
-            }
+            Step::Claim(claim) => Answer::Claimed(self.choose(&claim.asked())),
             Step::Extend { beats, lease } => {
                 Answer::Extended(beats.iter().map(|(held, progress)| self.extend(*held, *progress, *lease)).collect())
             }
@@ -137,6 +160,18 @@ impl Model {
             }
             Step::Declare { kind, delays } => {
                 self.delays[*kind] = delays.clone();
+                Answer::Nothing
+            }
+            Step::SetQueue { queue, settings } => {
+                self.set_queue(*queue, *settings);
+                Answer::Nothing
+            }
+            Step::SetGroup { queue, group, settings } => {
+                self.set_group(*queue, *group, *settings);
+                Answer::Nothing
+            }
+            Step::SetKindLimit { kind, concurrency, rate } => {
+                self.set_kind(*kind, *concurrency, *rate);
                 Answer::Nothing
             }
             Step::Wait(ms) => {
@@ -161,19 +196,29 @@ impl Model {
         taken
     }
 
-    fn enqueue(&mut self, new: &New) -> (bool, usize, Job) {
+    fn enqueue(&mut self, new: &New) -> (Stored, usize, Job) {
         for (n, known) in self.jobs.iter().enumerate() {
             if let Some(known) = known
                 && new.key.is_some()
                 && known.key == new.key
             {
-                return (false, n, known.clone());
+                return (Stored::Known, n, known.clone());
             }
         }
         let run_at = match new.start {
             Start::Now | Start::Before(_) => self.now,
             Start::At(ms) | Start::After(ms) => self.now + ms,
         };
+        if let Some(n) = self.holder(new) {
+            let stored = if self.is_replaced(n, new) { Stored::Replaced } else { Stored::Known };
+            let job = self.jobs[n].as_mut().filter(|_| stored == Stored::Replaced);
+            if let Some(job) = job {
+                let latest = new.unique.and_then(|unique| Some(job.created_at + unique.max_wait_ms?));
+                (job.payload, job.priority, job.updated_at) = (new.payload, new.priority, self.now);
+                job.run_at = latest.map_or(run_at, |latest| run_at.min(latest));
+            }
+            return (stored, n, self.jobs[n].clone().unwrap());
+        }
         let job = Job {
             kind: new.kind,
             queue: new.queue,
@@ -185,11 +230,16 @@ impl Model {
             run_at,
             timeout: new.timeout,
             key: new.key,
+            group: new.group,
+            cost: new.cost,
+            start_by: new.start_within.map(|ms| self.now + ms),
+            unique: new.unique,
             cancel_requested: false,
             locked_by: None,
             locked_at: None,
             lease_expires_at: None,
             last_error: None,
+            cause: None,
             result: None,
             progress: None,
             created_at: self.now,
@@ -198,54 +248,8 @@ impl Model {
             finished_at: None,
         };
         self.jobs.push(Some(job.clone()));
-        (true, self.jobs.len() - 1, job)
-    }
-
-    fn claim(
-        &mut self,
-        worker: usize,
-        queues: Option<&[usize]>,
-        kinds: Option<&[usize]>,
-        max: usize,
-        lease: u64,
-    ) -> Vec<(usize, Job)> {
-        let mut ready = Vec::new();
-        for (n, job) in self.jobs.iter().enumerate() {
-            let Some(job) = job else { continue };
-            if (job.status == Status::Queued || job.status == Status::Retrying)
-                && job.run_at <= self.now
-                && !self.paused.contains(&job.queue)
-                && queues.is_none_or(|queues| queues.contains(&job.queue))
-                && kinds.is_none_or(|kinds| kinds.contains(&job.kind))
-            {
-                ready.push((-job.priority, job.run_at, n));
-            }
-        }
-        ready.sort();
-        ready.truncate(max);
-        let mut granted = Vec::new();
-        for (_, _, n) in ready {
-            let Some(job) = &mut self.jobs[n] else { continue };
-            job.status = Status::Running;
-            job.attempts += 1;
-            job.locked_by = Some(worker);
-            job.locked_at = Some(self.now);
-            job.started_at = Some(self.now);
-            job.lease_expires_at = Some(self.now + job.timeout.map_or(lease, |timeout| lease.min(timeout)));
-            job.progress = None;
-            job.updated_at = self.now;
-            let attempt = Attempt {
-                number: job.attempts,
-                worker,
-                started_at: self.now,
-                ended_at: None,
-                outcome: None,
-                error: None,
-            };
-            granted.push((self.leases.len(), job.clone()));
-            self.leases.push(Lease { job: n, claimed_for: lease, attempt });
-        }
-        granted
+        self.note_enqueued(&job);
+        (Stored::New, self.jobs.len() - 1, job)
     }
 
     /// The job that this lease still holds.
@@ -301,7 +305,9 @@ impl Model {
         if job.cancel_requested {
             self.finish(lease, word, Some(error), Status::Cancelled);
         } else if hopeless || last {
+            let cause = cause(word, &error);
             self.finish(lease, word, Some(error), Status::FailedPermanent);
+            self.die(self.leases[lease].job, cause);
         } else {
             self.wait(lease, word, Some(error), Status::Retrying, wait(attempts));
         }
@@ -323,9 +329,11 @@ impl Model {
     fn finish(&mut self, lease: usize, word: AttemptOutcome, error: Option<String>, to: Status) {
         let now = self.now;
         self.end(lease, word, error, to);
-        if let Some(job) = &mut self.jobs[self.leases[lease].job] {
+        let n = self.leases[lease].job;
+        if let Some(job) = &mut self.jobs[n] {
             job.finished_at = Some(now);
         }
+        self.free_key(n);
     }
 
     fn wait(&mut self, lease: usize, word: AttemptOutcome, error: Option<String>, to: Status, delay: u64) {
@@ -369,6 +377,8 @@ impl Model {
         }
         expired.sort();
         expired.truncate(limit);
+        let late: Vec<_> = (0..self.jobs.len()).filter(|n| self.is_too_late(*n)).collect();
+        late.into_iter().for_each(|n| self.expire(n));
         let mut reaped = Vec::new();
         for (_, n, lease, timed_out) in expired {
             let (word, error) = match timed_out {
@@ -391,6 +401,7 @@ impl Model {
                 job.cancel_requested = true;
                 job.finished_at = Some(now);
                 job.updated_at = now;
+                self.free_key(n);
                 Cancelled::Now
             }
             Status::Running => {
@@ -411,12 +422,14 @@ impl Model {
         job.status = Status::Queued;
         job.attempts = 0;
         job.run_at = now;
+        job.start_by = None;
         job.cancel_requested = false;
+        job.cause = None;
         job.finished_at = None;
         job.result = None;
         job.progress = None;
         job.updated_at = now;
-        Redriven::Queued(job.clone())
+        Redriven::Queued(Box::new(job.clone()))
     }
 
     fn delete(&mut self, n: usize) -> Deleted {
@@ -455,10 +468,11 @@ impl Model {
         for queue in &self.paused {
             stats.entry(*queue).or_default().0 = true;
         }
-        for job in self.jobs.iter().flatten() {
+        for (n, job) in self.jobs.iter().enumerate().filter_map(|(n, job)| Some((n, job.as_ref()?))) {
             let (_, counts, oldest_ready) = stats.entry(job.queue).or_default();
             *counts.entry(job.status).or_default() += 1;
-            if (job.status == Status::Queued || job.status == Status::Retrying) && job.run_at <= self.now {
+            let waits = job.status == Status::Queued || job.status == Status::Retrying;
+            if waits && job.run_at <= self.now && self.is_first_of_its_group(n) {
                 *oldest_ready = (*oldest_ready).max(Some(self.now - job.run_at));
             }
         }

@@ -267,7 +267,7 @@ pub(crate) trait Phrases: World {
             assert!(page.jobs.len() <= list.limit);
             jobs.extend(page.jobs);
             match page.next {
-                Some(next) => (list.before, list.offset) = (Some(next), 0),
+                Some(next) => (list.cursor, list.offset) = (Some(next), 0),
                 None => return jobs,
             }
         }

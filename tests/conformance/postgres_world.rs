@@ -9,7 +9,7 @@ use steadfast::store::Store;
 use steadfast::store::postgres::PostgresStore;
 
 use crate::phrases::retry_policies;
-use crate::support::postgres::{Cluster, MISCOUNTED, TestDatabase};
+use crate::support::postgres::{Cluster, MISCOUNTED, MISUSED, TestDatabase};
 use crate::world::World;
 
 const UNCOVERED: &str = "
@@ -48,7 +48,8 @@ impl World for PostgresWorld {
         assert_eq!(self.admin.execute(sql, &[&us]).await.unwrap(), 1);
     }
 
-    /// Every running job is in a check that is due when its lease ends or before, and the counts by kind are a recount.
+    /// Every running job is in a check that is due when its lease ends or before, and the counts by kind and
+    /// the usage of limits are a recount.
     async fn check_inside(&self) -> Result<(), String> {
         let uncovered = self.admin.query(UNCOVERED, &[]).await.unwrap();
         let ids: Vec<uuid::Uuid> = uncovered.iter().map(|row| row.get(0)).collect();
@@ -57,7 +58,21 @@ impl World for PostgresWorld {
         }
         let miscounted = self.admin.query(MISCOUNTED, &[]).await.unwrap();
         let miscounted: Vec<String> = miscounted.iter().map(|row| row.get(0)).collect();
-        if miscounted.is_empty() { Ok(()) } else { Err(format!("counts that are no recount: {miscounted:?}")) }
+        if !miscounted.is_empty() {
+            return Err(format!("counts that are no recount: {miscounted:?}"));
+        }
+        let misused = self.admin.query(MISUSED, &[]).await.unwrap();
+        let misused: Vec<String> = misused.iter().map(|row| row.get(0)).collect();
+        if misused.is_empty() { Ok(()) } else { Err(format!("usage that is no recount: {misused:?}")) }
+    }
+
+    async fn put_in_error_group(&self, id: JobId, fingerprint: i64) {
+        let sql = "UPDATE jobs SET error_group = $2 WHERE id = $1";
+        assert_eq!(
+            self.admin.execute(sql, &[id.as_uuid(), &fingerprint]).await.unwrap(),
+            1,
+            "there is no row of job {id}"
+        );
     }
 
     async fn break_payload(&self, id: JobId) {
@@ -67,6 +82,14 @@ impl World for PostgresWorld {
 
     async fn refuse_a_queue(&self) {
         let sql = "ALTER TABLE jobs ADD CONSTRAINT refuse CHECK (queue <> 'refused')";
+        self.admin.batch_execute(sql).await.unwrap();
+    }
+
+    async fn refuse_the_audit(&self, refuse: bool) {
+        let sql = match refuse {
+            true => "ALTER TABLE audit ADD CONSTRAINT refuse CHECK (action = 'none') NOT VALID",
+            false => "ALTER TABLE audit DROP CONSTRAINT refuse",
+        };
         self.admin.batch_execute(sql).await.unwrap();
     }
 

@@ -31,6 +31,7 @@ pub(crate) async fn a_dead_letter_is_queued_as_if_new_with_its_last_error_kept(w
         job.updated_at = now;
         job.finished_at = None;
         job.progress = None;
+        job.error_group = None;
     });
     assert_eq!(expected.last_error.as_deref(), Some("smtp 451"));
     assert_eq!(world.redrive(expected.id).await, Redriven::Queued(expected.clone()));

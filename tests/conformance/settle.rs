@@ -2,7 +2,7 @@
 //! `retry.rs`.
 
 use steadfast::job::limits::{ERROR_MAX_BYTES, RESULT_MAX_BYTES};
-use steadfast::job::{JobId, JobRecord, LeaseKey, LeaseToken, Outcome, Status};
+use steadfast::job::{AttemptOutcome, ErrorGroup, JobId, JobRecord, LeaseKey, LeaseToken, Outcome, Status};
 use steadfast::store::{Settle, Settled};
 
 use crate::changed::changed;
@@ -67,6 +67,7 @@ pub(crate) async fn a_failure_of_the_last_attempt_is_the_dead_letter(world: &imp
         job.status = Status::FailedPermanent;
         job.attempts = 2;
         job.last_error = Some("smtp 451".into());
+        job.error_group = Some(ErrorGroup::of("welcome", AttemptOutcome::Failed, "smtp 451", None).fingerprint);
         job.locked_by = None;
         job.locked_at = None;
         job.lease_expires_at = None;

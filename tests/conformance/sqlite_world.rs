@@ -25,6 +25,19 @@ const MISCOUNTED: &str = "
     FROM (SELECT * FROM (SELECT * FROM counts EXCEPT SELECT * FROM recounted)
           UNION SELECT * FROM (SELECT * FROM recounted EXCEPT SELECT * FROM counts))";
 
+/// Limits whose counted leases are not what a recount of the running jobs says.
+const MISUSED: &str = "
+    WITH counted (scope, name, grp, n) AS (
+        SELECT 'queue', queue, '', count(*) FROM jobs WHERE status = 'running' AND marks & 1 GROUP BY queue
+        UNION ALL SELECT 'kind', kind, '', count(*) FROM jobs WHERE status = 'running' AND marks & 2 GROUP BY kind
+        UNION ALL SELECT 'group', queue, group_key, count(*) FROM jobs WHERE status = 'running' AND marks & 4
+                  GROUP BY queue, group_key
+    ),
+    told (scope, name, grp, n) AS (SELECT scope, name, grp, running FROM usage WHERE running <> 0)
+    SELECT scope || ' ' || name || ' ' || grp || ': ' || n
+    FROM (SELECT 'told', * FROM (SELECT * FROM told EXCEPT SELECT * FROM counted)
+          UNION SELECT 'counted', * FROM (SELECT * FROM counted EXCEPT SELECT * FROM told))";
+
 pub(crate) struct SqliteWorld {
     store: Arc<SqliteStore>,
     clock: Arc<ManualClock>,
@@ -66,14 +79,24 @@ impl World for SqliteWorld {
         self.clock.advance(by);
     }
 
-    /// The counts by kind are a recount.
+    /// The counts by kind and the usage of limits are a recount.
     async fn check_inside(&self) -> Result<(), String> {
         let connection = Connection::open(&self.path).unwrap();
         connection.busy_timeout(Duration::from_secs(30)).unwrap();
-        let mut statement = connection.prepare(MISCOUNTED).unwrap();
-        let miscounted: Vec<String> =
-            statement.query_map([], |row| row.get(0)).unwrap().collect::<Result<_, _>>().unwrap();
-        if miscounted.is_empty() { Ok(()) } else { Err(format!("counts that are no recount: {miscounted:?}")) }
+        for (what, sql) in [("counts", MISCOUNTED), ("usage", MISUSED)] {
+            let mut statement = connection.prepare(sql).unwrap();
+            let wrong: Vec<String> =
+                statement.query_map([], |row| row.get(0)).unwrap().collect::<Result<_, _>>().unwrap();
+            if !wrong.is_empty() {
+                return Err(format!("{what} that are no recount: {wrong:?}"));
+            }
+        }
+        Ok(())
+    }
+
+    async fn put_in_error_group(&self, id: JobId, fingerprint: i64) {
+        let sql = format!("INSERT OR REPLACE INTO dead_groups SELECT seq, {fingerprint} FROM jobs WHERE id = ?1");
+        self.damage(&sql, id);
     }
 
     async fn break_payload(&self, id: JobId) {
@@ -85,6 +108,16 @@ impl World for SqliteWorld {
         connection.busy_timeout(Duration::from_secs(30)).unwrap();
         let sql = "CREATE TRIGGER refuse BEFORE INSERT ON jobs WHEN new.queue = 'refused'
                    BEGIN SELECT raise(ABORT, 'refused'); END";
+        connection.execute_batch(sql).unwrap();
+    }
+
+    async fn refuse_the_audit(&self, refuse: bool) {
+        let connection = Connection::open(&self.path).unwrap();
+        connection.busy_timeout(Duration::from_secs(30)).unwrap();
+        let sql = match refuse {
+            true => "CREATE TRIGGER refuse_audit BEFORE INSERT ON audit BEGIN SELECT raise(ABORT, 'refused'); END",
+            false => "DROP TRIGGER refuse_audit",
+        };
         connection.execute_batch(sql).unwrap();
     }
 

@@ -9,9 +9,11 @@ use proptest::prelude::*;
 use proptest::sample::{select, subsequence};
 use proptest::strategy::Union;
 use proptest_state_machine::ReferenceStateMachine;
-use steadfast::job::{AttemptOutcome, Status};
+use steadfast::job::{AttemptOutcome, GroupSettings, QueueSettings, Rate, Status};
 
+use crate::limit_steps;
 use crate::model::Model;
+use crate::model_limits::{Asked, Unique};
 
 /// How long a sequence is: long enough for keys, leases and queues to get into each other's way.
 pub(crate) const STEPS: RangeInclusive<usize> = 40..=100;
@@ -24,18 +26,62 @@ pub(crate) const WORKERS: usize = 2;
 #[derive(Debug, Clone)]
 pub(crate) enum Step {
     Enqueue(Vec<New>),
-    Claim { worker: usize, queues: Option<Vec<usize>>, kinds: Option<Vec<usize>>, max: usize, lease: u64 },
-    Extend { beats: Vec<(usize, Option<u8>)>, lease: Option<u64> },
+    Claim(Claim),
+    Extend {
+        beats: Vec<(usize, Option<u8>)>,
+        lease: Option<u64>,
+    },
     Settle(Vec<(usize, End)>),
-    Reap { limit: usize },
+    Reap {
+        limit: usize,
+    },
     Cancel(Vec<usize>),
     Redrive(Vec<usize>),
     Delete(Vec<usize>),
-    Prune { keep_succeeded: u64, keep_cancelled: u64, keep_failed: u64, limit: usize },
+    Prune {
+        keep_succeeded: u64,
+        keep_cancelled: u64,
+        keep_failed: u64,
+        limit: usize,
+    },
     Pause(usize),
     Resume(usize),
-    Declare { kind: usize, delays: Vec<u64> },
+    Declare {
+        kind: usize,
+        delays: Vec<u64>,
+    },
+    SetQueue {
+        queue: usize,
+        settings: QueueSettings,
+    },
+    /// `None`: what holds for each group holds for this one again.
+    SetGroup {
+        queue: usize,
+        group: u8,
+        settings: Option<GroupSettings>,
+    },
+    SetKindLimit {
+        kind: usize,
+        concurrency: Option<u32>,
+        rate: Option<Rate>,
+    },
     Wait(u64),
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Claim {
+    pub(crate) worker: usize,
+    pub(crate) queues: Option<Vec<usize>>,
+    pub(crate) kinds: Option<Vec<usize>>,
+    pub(crate) max: usize,
+    pub(crate) lease: u64,
+}
+
+impl Claim {
+    pub(crate) fn asked(&self) -> Asked<'_> {
+        let Self { worker, max, lease, .. } = *self;
+        Asked { worker, queues: self.queues.as_deref(), kinds: self.kinds.as_deref(), max, lease }
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -48,6 +94,10 @@ pub(crate) struct New {
     pub(crate) start: Start,
     pub(crate) timeout: Option<u64>,
     pub(crate) key: Option<u8>,
+    pub(crate) group: Option<u8>,
+    pub(crate) cost: Option<u32>,
+    pub(crate) start_within: Option<u64>,
+    pub(crate) unique: Option<Unique>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -95,12 +145,13 @@ impl ReferenceStateMachine for Model {
     type Transition = Step;
 
     fn init_state() -> BoxedStrategy<Model> {
-        Just(Model::new(first_delays())).boxed()
+        // A sequence with limits that shrank to one without would fail for another reason: its claims have more than one order.
+        any::<bool>().no_shrink().prop_map(|has_limits| Model::new(first_delays(), has_limits)).boxed()
     }
 
     fn transitions(model: &Model) -> BoxedStrategy<Step> {
         let mut steps = vec![
-            (3, vec(new(), 1..=3).prop_map(Step::Enqueue).boxed()),
+            (if model.has_limits { 7 } else { 3 }, enqueue(model.has_limits)),
             (7, claim()),
             (5, duration().prop_map(Step::Wait).boxed()),
             (4, (1..=4_usize).prop_map(|limit| Step::Reap { limit }).boxed()),
@@ -109,6 +160,9 @@ impl ReferenceStateMachine for Model {
             (3, (0..QUEUES).prop_map(Step::Resume).boxed()),
             (1, (0..KINDS, vec(wait(), 1..=2)).prop_map(|(kind, delays)| Step::Declare { kind, delays }).boxed()),
         ];
+        if model.has_limits {
+            steps.extend(limit_steps::settings());
+        }
         if !model.jobs.is_empty() {
             steps.push((3, jobs(model, |status| status == Status::Running).prop_map(Step::Cancel).boxed()));
             let is_dead = |status| matches!(status, Status::FailedPermanent | Status::Cancelled);
@@ -144,6 +198,14 @@ impl ReferenceStateMachine for Model {
     }
 }
 
+fn enqueue(has_limits: bool) -> BoxedStrategy<Step> {
+    let jobs = vec(new(), 1..=3);
+    if !has_limits {
+        return jobs.prop_map(Step::Enqueue).boxed();
+    }
+    (jobs, vec(limit_steps::options(), 3)).prop_map(|(jobs, options)| limit_steps::with_options(jobs, options)).boxed()
+}
+
 fn new() -> impl Strategy<Value = New> {
     let start = prop_oneof![
         4 => Just(Start::Now),
@@ -165,6 +227,10 @@ fn new() -> impl Strategy<Value = New> {
             start,
             timeout,
             key,
+            group: None,
+            cost: None,
+            start_within: None,
+            unique: None,
         },
     )
 }
@@ -175,7 +241,7 @@ fn claim() -> BoxedStrategy<Step> {
         prop_oneof![4 => Just(None), 1 => subset.prop_map(Some)]
     };
     (0..WORKERS, some_of(QUEUES), some_of(KINDS), prop_oneof![9 => 1..=5_usize, 1 => Just(0)], lease_length())
-        .prop_map(|(worker, queues, kinds, max, lease)| Step::Claim { worker, queues, kinds, max, lease })
+        .prop_map(|(worker, queues, kinds, max, lease)| Step::Claim(Claim { worker, queues, kinds, max, lease }))
         .boxed()
 }
 

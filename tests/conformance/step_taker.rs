@@ -6,28 +6,39 @@ use std::time::Duration;
 use jiff::Timestamp;
 use steadfast::job::{
     AttemptRecord, ErrorText, Failure, JobId, JobRecord, JobRequest, Json, KindDefaults, Lease, LeaseKey, Limits,
-    NewJob, Outcome, Status,
+    NewJob, Outcome, Rate, Status,
 };
 use steadfast::store::{
-    Beat, Cancel, Claim, Delete, Extend, List, NotStored, Pause, Prune, Reap, Redrive, Redriven, Resume, Settle,
-    StatsRequest, StoreError, WorkerFate,
+    self, Beat, Cancel, Delete, Enqueued, Extend, List, NotStored, Order, Pause, Prune, Reap, Redrive, Redriven,
+    Resume, Settle, StatsRequest, StoreError, WorkerFate,
 };
 
 use crate::changed::changed;
-use crate::model::{self, Answer, Attempt, Job, LEASE_EXPIRED, QueueStats, TIMED_OUT};
+use crate::limit_taker::{group_name, shown_unique, unique};
+use crate::model::{self, Answer, Attempt, Job, LEASE_EXPIRED, QueueStats, Stored, TIMED_OUT, TOO_LATE};
+use crate::model_errors::{given_name, known_cause};
 use crate::phrases::{Phrases, fixed, kind, percent, queue, worker};
-use crate::step::{End, New, Start, Step, first_delays};
+use crate::step::{Claim, End, New, Start, Step, first_delays};
 use crate::world::World;
 
 /// No job, lease, kind, queue or worker of the model has this number.
 const STRANGER: usize = usize::MAX;
 
 pub(crate) struct Taker<W> {
-    world: W,
+    pub(crate) world: W,
     beginning: Timestamp,
     /// By the model's number.
     ids: Vec<JobId>,
     leases: Vec<LeaseKey>,
+    pub(crate) kinds: Vec<DeclaredKind>,
+}
+
+/// What a kind was declared with last: a declaration says all of it.
+#[derive(Default)]
+pub(crate) struct DeclaredKind {
+    pub(crate) delays: Vec<u64>,
+    pub(crate) concurrency: Option<u32>,
+    pub(crate) rate: Option<Rate>,
 }
 
 impl<W: World> Taker<W> {
@@ -36,15 +47,16 @@ impl<W: World> Taker<W> {
         for (n, delays_ms) in first_delays().into_iter().enumerate() {
             world.put_kind(&format!("k{n}"), fixed(&delays_ms)).await;
         }
-        Self { beginning: world.now().await, world, ids: vec![], leases: vec![] }
+        let kinds = first_delays().into_iter().map(|delays| DeclaredKind { delays, ..DeclaredKind::default() });
+        Self { beginning: world.now().await, world, ids: vec![], leases: vec![], kinds: kinds.collect() }
     }
 
     pub(crate) async fn take(&mut self, step: &Step) -> Result<Answer, StoreError> {
         let store = self.world.store();
         Ok(match step {
             Step::Enqueue(new) => self.enqueue(new).await?,
-            Step::Claim { worker: n, queues, kinds, max, lease } => {
-                let claim = Claim::new(worker(&format!("w{n}")), ms(*lease))
+            Step::Claim(Claim { worker: n, queues, kinds, max, lease }) => {
+                let claim = store::Claim::new(worker(&format!("w{n}")), ms(*lease))
                     .queues(queues.as_ref().map(|all| all.iter().map(|n| queue(&format!("q{n}"))).collect()))
                     .kinds(kinds.as_ref().map(|all| all.iter().map(|n| kind(&format!("k{n}"))).collect()))
                     .max(*max)
@@ -73,7 +85,7 @@ impl<W: World> Taker<W> {
             Step::Redrive(jobs) => {
                 let redriven = flat(store.redrive(Redrive::new(self.named(jobs))).await?)?;
                 let told = redriven.into_iter().map(|one| match one {
-                    Redriven::Queued(job) => model::Redriven::Queued(self.job(&job)),
+                    Redriven::Queued(job) => model::Redriven::Queued(Box::new(self.job(&job))),
                     Redriven::NotDead(status) => model::Redriven::NotDead(status),
                     Redriven::NotFound => model::Redriven::NotFound,
                     other => panic!("{other:?}"),
@@ -106,7 +118,21 @@ impl<W: World> Taker<W> {
                 Answer::Nothing
             }
             Step::Declare { kind, delays } => {
-                self.world.put_kind(&format!("k{kind}"), fixed(delays)).await;
+                self.kinds[*kind].delays = delays.clone();
+                self.put_kind(*kind).await?;
+                Answer::Nothing
+            }
+            Step::SetKindLimit { kind, concurrency, rate } => {
+                (self.kinds[*kind].concurrency, self.kinds[*kind].rate) = (*concurrency, *rate);
+                self.put_kind(*kind).await?;
+                Answer::Nothing
+            }
+            Step::SetQueue { queue, settings } => {
+                self.set_queue(*queue, *settings).await?;
+                Answer::Nothing
+            }
+            Step::SetGroup { queue, group, settings } => {
+                self.set_group(*queue, *group, *settings).await?;
                 Answer::Nothing
             }
             Step::Wait(time) => {
@@ -133,6 +159,10 @@ impl<W: World> Taker<W> {
                 job.delay_ms = delay;
                 job.timeout_ms = new.timeout.map(|time| time as i64);
                 job.idempotency_key = new.key.map(|key| format!("key-{key}"));
+                job.group_key = new.group.map(group_name);
+                job.cost = new.cost.map(i64::from);
+                job.start_within_ms = new.start_within.map(|time| time as i64);
+                job.unique = new.unique.map(unique);
             });
             NewJob::new(request, &KindDefaults::default(), &Limits::default(), now).unwrap()
         });
@@ -145,13 +175,22 @@ impl<W: World> Taker<W> {
             Err(other) => panic!("{other:?}"),
         };
         self.ids.extend(enqueued.iter().filter(|one| one.created).map(|one| one.job.id));
-        let told = enqueued.iter().map(|one| (one.created, self.number(one.job.id), self.job(&one.job)));
+        let told = enqueued.iter().map(|one| (stored(one), self.number(one.job.id), self.job(&one.job)));
         Ok(Answer::Enqueued(told.collect()))
     }
 
     fn granted(&mut self, lease: &Lease) -> (usize, Job) {
         self.leases.push(lease.key());
         (self.leases.len() - 1, self.job(lease.job()))
+    }
+
+    /// The job of a lease, by number.
+    pub(crate) fn job_of(&self, lease: usize) -> usize {
+        self.number(self.leases[lease].job_id)
+    }
+
+    pub(crate) fn id(&self, n: usize) -> JobId {
+        self.ids[n]
     }
 
     fn named(&self, jobs: &[usize]) -> Vec<JobId> {
@@ -174,7 +213,7 @@ impl<W: World> Taker<W> {
 
     /// Every job that is listed, newest first, by number.
     pub(crate) async fn listed(&self, status: Option<Status>) -> Vec<usize> {
-        let list = List::new().status(status).limit(7);
+        let list = List::new().status(status).order(Order::Newest).limit(7);
         self.world.walk(list).await.iter().map(|job| self.number(job.id)).collect()
     }
 
@@ -205,11 +244,16 @@ impl<W: World> Taker<W> {
             run_at: self.time(job.run_at),
             timeout: job.timeout_ms,
             key: job.idempotency_key.as_ref().map(|key| numbered("key-", key) as u8),
+            group: job.group_key.as_ref().map(|key| numbered("g", key.as_str()) as u8),
+            cost: job.cost,
+            start_by: job.start_by.map(|at| self.time(at)),
+            unique: job.unique.as_ref().map(shown_unique),
             cancel_requested: job.cancel_requested,
             locked_by: job.locked_by.as_ref().map(|name| numbered("w", name.as_str())),
             locked_at: job.locked_at.map(|at| self.time(at)),
             lease_expires_at: job.lease_expires_at.map(|at| self.time(at)),
             last_error: job.last_error.as_deref().map(gist),
+            cause: job.error_group.map(|group| known_cause(job.kind.as_str(), group)),
             result: job.result.as_ref().map(|result| result.decode().unwrap()),
             progress: job.progress.as_ref().and_then(|progress| progress.percent()),
             created_at: self.time(job.created_at),
@@ -230,10 +274,19 @@ impl<W: World> Taker<W> {
         }
     }
 
-    fn time(&self, time: Timestamp) -> u64 {
+    pub(crate) fn time(&self, time: Timestamp) -> u64 {
         let passed = time.duration_since(self.beginning);
         assert_eq!(passed.subsec_micros() % 1000, 0, "the clock stands on whole milliseconds, and {time} does not");
         u64::try_from(passed.as_millis()).unwrap_or(u64::MAX)
+    }
+}
+
+fn stored(one: &Enqueued) -> Stored {
+    match (one.created, one.replaced) {
+        (true, false) => Stored::New,
+        (false, true) => Stored::Replaced,
+        (false, false) => Stored::Known,
+        (true, true) => panic!("{one:?} is new and not new"),
     }
 }
 
@@ -245,13 +298,13 @@ fn number_as_json(number: u8) -> Json {
     Json::of(&number).unwrap()
 }
 
-fn numbered(prefix: &str, name: &str) -> usize {
+pub(crate) fn numbered(prefix: &str, name: &str) -> usize {
     name.strip_prefix(prefix).and_then(|number| number.parse().ok()).unwrap_or(STRANGER)
 }
 
 /// The reaper's words are for people; the model only knows how they begin.
-fn gist(error: &str) -> String {
-    let known = [LEASE_EXPIRED, TIMED_OUT].into_iter().find(|words| error.starts_with(words));
+pub(crate) fn gist(error: &str) -> String {
+    let known = [LEASE_EXPIRED, TIMED_OUT, TOO_LATE].into_iter().find(|words| error.starts_with(words));
     known.unwrap_or(error).into()
 }
 
@@ -260,6 +313,7 @@ fn outcome(end: &End) -> Outcome {
         End::Succeeded(result) => Outcome::succeeded(result.map(number_as_json)),
         End::Failed { error, permanent, retry_after } => {
             let failure = Failure::new(format!("e{error}")).retry_after(retry_after.map(ms));
+            let failure = given_name(*error).into_iter().fold(failure, Failure::group);
             Outcome::Failed(if *permanent { failure.permanent() } else { failure })
         }
         End::TimedOut(error) => Outcome::TimedOut(ErrorText::new(format!("e{error}"))),

@@ -188,6 +188,14 @@ macro_rules! conformance_suite {
                 the_one_that_matches_is_found_behind_thousands_that_do_not,
                 dead_letters_and_running_jobs_are_on_the_first_page_behind_any_number_of_others,
             );
+            cases!($world, filters:
+                every_filter_and_every_pair_of_them_is_what_a_plain_filter_over_all_jobs_is,
+                waiting_jobs_are_listed_in_the_order_in_which_they_will_run,
+                fifty_old_jobs_behind_many_finished_ones_are_on_the_first_page,
+                a_page_over_thousands_of_lanes_looks_at_few_rows,
+                a_page_has_no_more_bytes_than_asked_for_but_one_job_at_least,
+                how_far_was_looked_is_told,
+            );
             cases!($world, attempts:
                 a_job_that_never_ran_has_none_and_an_unknown_one_no_history,
                 a_running_attempt_is_the_last_and_has_no_end,
@@ -247,6 +255,29 @@ macro_rules! conformance_suite {
                 that_there_was_a_token_is_known_after_the_last_is_gone,
                 one_token_more_than_may_be_is_refused_and_those_there_are_can_be_replaced,
             );
+            cases!($world, audit:
+                each_act_has_a_row_that_says_who_what_and_how_it_was,
+                a_row_that_cannot_be_written_takes_the_act_with_it,
+                what_changes_nothing_writes_nothing,
+                a_change_shows_both_sides_and_a_secret_that_changed_alone_is_a_change,
+                a_batch_is_one_row_with_its_count_and_its_first_ids,
+                no_row_has_a_payload_or_a_secret,
+                the_newest_come_first_page_by_page_each_once_and_filtered,
+                a_filter_that_matches_one_behind_thousands_finds_it_in_bounded_steps,
+                retention_takes_the_oldest_in_bounded_steps_and_leaves_the_rest,
+            );
+            cases!($world, sessions:
+                a_session_has_the_name_and_the_scopes_of_its_token_and_is_no_token,
+                a_session_needs_a_token_that_exists_and_has_not_expired,
+                a_session_of_the_settings_token_is_kept_with_its_digest,
+                a_session_ends_when_it_is_idle_or_old,
+                a_session_can_be_ended_and_revoking_its_token_ends_it,
+                one_session_too_many_ends_the_oldest_and_none_counts_as_a_token,
+                the_use_of_a_token_is_written_once_an_hour_and_of_a_session_more_often,
+                what_has_expired_is_pruned_in_steps_and_the_rest_stays,
+                a_token_keeps_its_end_and_its_maker,
+                an_admin_token_that_has_expired_and_a_session_are_no_admin_token,
+            );
             cases!($world, pause:
                 nothing_is_claimed_from_a_paused_queue_until_it_is_resumed,
                 asking_for_a_paused_queue_by_name_does_not_help,
@@ -262,12 +293,150 @@ macro_rules! conformance_suite {
                 the_jobs_of_a_deleted_kind_go_on,
                 one_kind_more_than_may_be_is_refused_and_those_there_are_can_be_changed,
             );
+            cases!($world, limits:
+                a_queue_has_as_many_live_leases_as_allowed_whoever_claims,
+                a_kind_has_as_many_live_leases_as_allowed_in_all_queues_together,
+                each_group_has_as_many_live_leases_as_allowed_and_one_may_have_a_limit_of_its_own,
+                a_job_starts_only_if_its_queue_its_kind_and_its_group_have_room,
+                a_zombie_that_gives_back_twice_frees_one_place_as_solid_queue_did_not,
+                every_outcome_gives_the_place_back_once_and_said_again_changes_nothing,
+                a_lease_that_has_expired_counts_until_it_is_reaped,
+                a_row_that_a_claim_ends_takes_no_place_and_gives_none_back,
+                a_new_limit_counts_what_runs_already,
+                a_lower_limit_stops_nothing_and_starts_nothing_before_there_is_room,
+                a_limit_that_is_removed_and_set_again_is_exact,
+                a_retry_has_to_find_room_again,
+                a_backlog_without_room_in_front_keeps_nobody_else_back,
+                prefetch_takes_no_place_of_a_limit,
+                settings_come_back_as_they_were_set,
+                groups_are_listed_by_key_page_by_page_each_once,
+                one_more_queue_with_settings_than_may_be_is_refused_and_those_there_are_can_be_changed,
+            );
+            cases!($world, groups:
+                a_flood_of_one_group_delays_the_first_job_of_another_by_a_round_at_most,
+                of_groups_that_always_have_jobs_none_has_more_than_twice_its_share,
+                claims_of_one_job_go_round_the_groups,
+                a_weight_is_a_number_of_turns_for_one_of_another_group,
+                a_higher_priority_goes_first_across_groups,
+                within_a_group_the_order_is_priority_then_run_at_then_age,
+                a_paused_group_is_left_alone_until_it_is_resumed,
+                jobs_without_a_group_are_together_one_taker_of_turns,
+                groups_of_many_kinds_and_queues_are_all_found,
+            );
+            cases!($world, rates:
+                starts_are_spaced_once_the_burst_is_used,
+                a_claim_that_finds_nothing_allowed_says_when_to_look_again,
+                a_rate_is_used_to_95_percent_and_never_exceeded_in_any_window,
+                a_cost_uses_that_much_of_the_rate,
+                a_job_dearer_than_the_burst_starts_when_all_of_it_is_there_and_leaves_a_debt,
+                retries_count_as_starts_and_a_release_is_not_refunded,
+                kinds_and_groups_have_rates_of_their_own,
+                a_job_that_another_limit_holds_back_uses_none_of_its_rates,
+                a_rate_that_is_used_up_in_front_keeps_nobody_else_back,
+                a_store_and_the_rule_agree_to_the_microsecond,
+            );
+            cases!($world, strict_order:
+                a_group_runs_one_at_a_time_in_the_order_of_enqueues_whatever_kind_and_priority,
+                jobs_of_one_call_are_in_the_order_of_the_call,
+                groups_do_not_wait_for_each_other,
+                a_first_job_that_waits_for_its_retry_keeps_the_others_waiting,
+                a_first_job_that_is_planned_for_later_keeps_the_others_waiting,
+                a_dead_or_cancelled_first_job_lets_the_next_one_go,
+                a_first_job_of_a_kind_nobody_asks_for_keeps_the_others_waiting,
+                a_redriven_job_is_the_first_again_and_waits_for_the_one_that_runs,
+                a_lost_lease_keeps_the_place_of_its_job,
+                a_change_of_the_order_holds_for_jobs_that_are_enqueued_afterwards,
+                eight_claimers_never_have_two_of_a_group_and_keep_the_order,
+                redrives_and_claims_at_once_never_have_two_of_a_group,
+            );
+            cases!($world, start_deadline:
+                a_job_that_is_claimed_too_late_is_cancelled_and_not_started,
+                a_job_that_starts_in_time_may_run_and_retry_past_its_deadline,
+                deadlines_pass_in_a_paused_queue_too,
+                a_deadline_holds_for_jobs_that_a_limit_keeps_waiting,
+                a_redrive_clears_the_deadline,
+                a_deadline_in_the_past_ends_a_job_at_the_next_reap,
+            );
+            cases!($world, unique:
+                while_one_waits_another_is_answered_with_it,
+                a_key_of_a_waiting_job_is_free_when_it_starts,
+                a_key_of_an_unfinished_job_is_free_when_it_has_ended_however,
+                a_lost_lease_of_the_last_attempt_frees_the_key,
+                replacing_changes_payload_priority_and_start_of_the_one_that_waits,
+                a_debounced_job_is_put_off_no_longer_than_its_longest_wait,
+                a_running_job_is_not_replaced,
+                a_throttle_lets_one_through_in_its_window_whatever_became_of_it,
+                redrives_and_retries_never_meet_the_key,
+                a_cancelled_or_deleted_job_frees_its_key,
+                fifty_enqueues_with_one_unique_key_make_one_job,
+                a_payload_that_replaces_one_being_claimed_is_run,
+                a_batch_with_unique_jobs_is_answered_in_order_beside_others,
+            );
+            cases!($world, explain:
+                an_unknown_job_is_not_explained,
+                a_job_that_nothing_holds_is_startable,
+                a_job_that_runs_or_has_ended_says_so,
+                every_limit_that_is_full_is_named_with_its_numbers,
+                a_rate_says_when_it_allows_the_next_start_of_this_cost,
+                pauses_waits_and_several_reasons_at_once_are_all_told,
+                a_queue_says_whether_anything_of_it_moves,
+            );
+            cases!($world, errors:
+                dead_letters_with_one_cause_are_one_group,
+                every_way_to_fail_permanently_has_a_group_and_cancelled_jobs_have_none,
+                rows_that_cannot_be_run_have_a_group_too,
+                a_name_from_the_worker_is_the_group,
+                redrive_delete_and_prune_leave_what_was_seen_and_count_what_is_left,
+                a_group_is_counted_by_queue,
+                groups_are_listed_by_kind_queue_time_and_whether_anything_is_dead,
+                pages_of_groups_come_to_the_end_without_leaving_one_out,
+                a_snooze_is_told_until_it_ends,
+                a_group_that_was_not_seen_for_ninety_days_is_forgotten,
+                a_batch_with_a_repeated_settle_counts_each_death_once,
+                deaths_and_redrives_at_once_are_counted_exactly,
+                beyond_ten_thousand_groups_errors_of_a_kind_are_counted_together,
+            );
+            cases!($world, workers:
+                a_worker_is_shown_with_what_it_said_of_itself,
+                a_report_changes_only_what_it_says,
+                how_long_ago_counts_from_the_stores_now,
+                several_reports_are_answered_in_their_order,
+                what_a_worker_holds_is_counted_and_listed,
+                a_worker_that_is_silent_is_gone_unless_it_holds_a_live_lease,
+                a_worker_that_beats_but_does_not_fetch_is_deaf_while_there_is_work_for_it,
+                a_drain_holds_until_undrain_and_not_for_another_process,
+                an_unknown_worker_is_not_told,
+                workers_are_listed_by_name_page_by_page,
+                workers_are_forgotten_when_they_have_not_been_seen_for_long,
+                no_more_than_ten_thousand_are_kept_and_who_is_gone_makes_room,
+                explain_knows_who_asks_for_a_job_and_who_has_room,
+            );
+            cases!($world, limit_races:
+                eight_claimers_are_never_over_limits_of_one,
+                eight_claimers_are_never_over_limits_of_five,
+                eight_claimers_are_never_over_a_group_limit_inside_a_wider_one,
+                a_limit_that_is_set_while_jobs_start_and_end_is_exact_afterwards,
+            );
             cases!($world, races:
                 a_cancel_at_the_moment_of_failure_always_ends_cancelled,
                 a_cancel_at_the_moment_of_release_always_ends_cancelled,
                 a_cancel_at_the_moment_of_success_leaves_the_success,
                 a_redrive_at_the_moment_of_death_is_refused_or_done,
                 a_delete_at_the_moment_of_success_is_refused_or_done,
+            );
+            cases!($world, operations:
+                an_operation_comes_to_what_a_loop_of_single_verbs_comes_to,
+                steps_follow_each_other_at_the_rate,
+                what_comes_after_the_cutoff_is_left_alone_and_nothing_is_redriven_in_a_circle,
+                a_cutoff_of_the_preview_keeps_to_what_was_seen,
+                an_operation_changes_no_more_than_its_max,
+                it_is_paused_resumed_given_another_rate_and_stopped,
+                the_others_are_redriven_only_if_the_canaries_live,
+                a_bad_canary_pauses_it_until_somebody_resumes_it,
+                jobs_are_cancelled_deleted_moved_and_given_another_priority,
+                filters_meet_only_what_they_name,
+                however_many_take_steps_none_is_redriven_twice_and_none_left_out,
+                operations_are_listed_newest_first_and_are_limited,
             );
             cases!($world, concurrency:
                 eight_claimers_share_2000_jobs_without_taking_one_twice,

@@ -14,11 +14,11 @@ fn token(id: &str, scopes: &[Scope]) -> TokenRecord {
 
 pub(crate) async fn tokens_are_kept_as_given_and_told_by_id(world: &impl World) {
     let store = world.store();
-    assert_eq!(store.tokens().await.unwrap(), []);
+    assert_eq!(store.tokens().await.unwrap().tokens, []);
     let (a, b) = (token("a", &Scope::ALL), token("b", &[Scope::Enqueue]));
     store.put_token(PutToken::new(b.clone())).await.unwrap();
     store.put_token(PutToken::new(a.clone())).await.unwrap();
-    assert_eq!(store.tokens().await.unwrap(), [a, b]);
+    assert_eq!(store.tokens().await.unwrap().tokens, [a, b]);
 }
 
 pub(crate) async fn a_token_with_a_known_id_replaces_the_old_one(world: &impl World) {
@@ -26,7 +26,7 @@ pub(crate) async fn a_token_with_a_known_id_replaces_the_old_one(world: &impl Wo
     store.put_token(PutToken::new(token("a", &[Scope::Read]))).await.unwrap();
     let newer = changed(token("a", &[Scope::Work]), |token| token.secret_sha256 = [8; 32]);
     store.put_token(PutToken::new(newer.clone())).await.unwrap();
-    assert_eq!(store.tokens().await.unwrap(), [newer]);
+    assert_eq!(store.tokens().await.unwrap().tokens, [newer]);
 }
 
 pub(crate) async fn a_revoked_token_is_gone_and_the_others_stay(world: &impl World) {
@@ -36,7 +36,7 @@ pub(crate) async fn a_revoked_token_is_gone_and_the_others_stay(world: &impl Wor
     store.put_token(PutToken::new(b.clone())).await.unwrap();
     assert_eq!(store.delete_token(DeleteToken::new("a", LastAdmin::Keep)).await.unwrap(), TokenDeleted::Deleted);
     assert_eq!(store.delete_token(DeleteToken::new("a", LastAdmin::Keep)).await.unwrap(), TokenDeleted::NotFound);
-    assert_eq!(store.tokens().await.unwrap(), [b]);
+    assert_eq!(store.tokens().await.unwrap().tokens, [b]);
 }
 
 pub(crate) async fn the_last_token_with_the_scope_admin_stays_unless_it_is_said_to_go(world: &impl World) {
@@ -49,9 +49,9 @@ pub(crate) async fn the_last_token_with_the_scope_admin_stays_unless_it_is_said_
     assert_eq!(delete("b", LastAdmin::Keep).await, TokenDeleted::KeptLastAdmin);
     assert_eq!(delete("x", LastAdmin::Keep).await, TokenDeleted::NotFound);
     assert_eq!(delete("c", LastAdmin::Keep).await, TokenDeleted::Deleted, "others come and go");
-    assert_eq!(store.tokens().await.unwrap(), [token("b", &[Scope::Admin])]);
+    assert_eq!(store.tokens().await.unwrap().tokens, [token("b", &[Scope::Admin])]);
     assert_eq!(delete("b", LastAdmin::Delete).await, TokenDeleted::Deleted);
-    assert_eq!(store.tokens().await.unwrap(), []);
+    assert_eq!(store.tokens().await.unwrap().tokens, []);
 }
 
 pub(crate) async fn that_there_was_a_token_is_known_after_the_last_is_gone(world: &impl World) {
@@ -77,7 +77,7 @@ pub(crate) async fn one_token_more_than_may_be_is_refused_and_those_there_are_ca
     }
     let one_more = PutToken::new(token("one-more", &[Scope::Read]));
     assert_eq!(store.put_token(one_more.clone()).await.unwrap(), TokenPut::TooMany);
-    assert_eq!(store.tokens().await.unwrap().len(), TOKENS_MAX);
+    assert_eq!(store.tokens().await.unwrap().tokens.len(), TOKENS_MAX);
     let replaced = PutToken::new(token("t7", &[Scope::Enqueue]));
     assert_eq!(store.put_token(replaced).await.unwrap(), TokenPut::Stored);
     store.delete_token(DeleteToken::new("t7", LastAdmin::Delete)).await.unwrap();

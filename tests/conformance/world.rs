@@ -30,11 +30,17 @@ pub(crate) trait World: Sized + Send + Sync + 'static {
         Ok(())
     }
 
+    /// Says that this dead letter was ended by an error with this fingerprint.
+    async fn put_in_error_group(&self, id: JobId, fingerprint: i64);
+
     /// Damage: the payload of this job's row is no longer JSON.
     async fn break_payload(&self, id: JobId);
 
     /// Damage: from now on the database refuses new jobs in the queue `refused`.
     async fn refuse_a_queue(&self);
+
+    /// Damage: from now on the database refuses every row of the audit, or no longer does.
+    async fn refuse_the_audit(&self, refuse: bool);
 
     /// Damage: this waiting job's row says that its attempts are used up, so that a claim would break a constraint.
     async fn exhaust(&self, id: JobId);

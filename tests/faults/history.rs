@@ -102,7 +102,7 @@ impl History {
                 });
             }
             match page.next {
-                Some(next) => list.before = Some(next),
+                Some(next) => list.cursor = Some(next),
                 None => return,
             }
         }

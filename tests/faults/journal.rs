@@ -35,6 +35,16 @@ impl Journal {
         run
     }
 
+    /// A handler is about to report its end.
+    pub(crate) fn end(&self, run: u64) {
+        self.write(&format!("end {run}\n"));
+    }
+
+    /// A process was killed.
+    pub(crate) fn killed(&self) {
+        self.write("killed\n");
+    }
+
     /// What a run reported, and the answer.
     pub(crate) fn settled(&self, run: u64, outcome: AttemptOutcome, answer: &str) {
         self.write(&format!("settled {run} {outcome} {answer}\n"));

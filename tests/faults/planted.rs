@@ -192,6 +192,32 @@ planted_bugs! {
         "schedules::f44_no_schedule_but_one_that_allows_it_has_two_unfinished_jobs_on_sqlite", "unfinished at once";
     jobs_of_a_schedule_that_overlap_are_caught_on_postgresql: OverlapUnseen,
         "schedules::f44_no_schedule_but_one_that_allows_it_has_two_unfinished_jobs_on_postgresql", "unfinished at once";
+    an_operation_that_goes_in_circles_is_caught_on_sqlite: RedrivenInCircles,
+        "operations::f49_a_killed_redrive_goes_on_where_it_was_and_redrives_each_job_once_on_sqlite", "redriven twice";
+    an_operation_that_goes_in_circles_is_caught_on_postgresql: RedrivenInCircles,
+        "operations::f49_a_killed_redrive_goes_on_where_it_was_and_redrives_each_job_once_on_postgresql", "redriven twice";
+    a_place_given_back_without_the_fence_is_caught_on_sqlite: GiveBackUnfenced,
+        "limits::f43_the_zombie_of_solid_queue_761_gives_no_place_back_a_second_time_on_sqlite", "given back twice";
+    a_place_given_back_without_the_fence_is_caught_on_postgresql: GiveBackUnfenced,
+        "limits::f43_the_zombie_of_solid_queue_761_gives_no_place_back_a_second_time_on_postgresql", "given back twice";
+    a_dead_letter_that_keeps_its_place_is_caught_on_sqlite: DeadLettersKeepPlace,
+        "limits::f43_a_dead_letter_gives_its_place_back_on_sqlite", "never free again";
+    a_dead_letter_that_keeps_its_place_is_caught_on_postgresql: DeadLettersKeepPlace,
+        "limits::f43_a_dead_letter_gives_its_place_back_on_postgresql", "never free again";
+    leases_that_are_counted_and_not_locked_are_caught: UsageUnlocked,
+        "limit_storms::f43_eight_claimers_of_four_processes_with_reaps_and_zombies_are_never_over_a_limit_on_postgresql", "over the limit";
+    a_share_that_is_ignored_is_caught_on_sqlite: ShareIgnored,
+        "limit_turns::f43_a_flood_of_one_group_does_not_take_all_of_a_claim_on_sqlite", "took the turns of others";
+    a_share_that_is_ignored_is_caught_on_postgresql: ShareIgnored,
+        "limit_turns::f43_a_flood_of_one_group_does_not_take_all_of_a_claim_on_postgresql", "took the turns of others";
+    a_turn_that_is_not_passed_on_is_caught_on_sqlite: TurnNotAdvanced,
+        "limit_turns::f43_claims_of_one_job_go_round_the_groups_on_sqlite", "was not passed on";
+    a_turn_that_is_not_passed_on_is_caught_on_postgresql: TurnNotAdvanced,
+        "limit_turns::f43_claims_of_one_job_go_round_the_groups_on_postgresql", "was not passed on";
+    a_rate_without_a_time_to_look_again_is_caught_on_sqlite: RateWithoutLookAgain,
+        "limit_turns::f43_a_rate_under_saturation_is_used_to_95_percent_and_never_exceeded_on_sqlite", "little of the rate is used";
+    a_redriven_job_that_its_group_of_errors_still_counts_is_caught: RedriveKeepsGroup,
+        "errors::groups_of_errors_count_what_is_dead", "are dead";
 }
 
 #[track_caller]

@@ -143,6 +143,7 @@ pub(crate) fn worker(queue: Queue, script: &Script) -> Worker<Journal> {
     worker.handle(move |task: Task, context: Context<Journal>| async move {
         let run = context.state().start(context.job_id(), context.attempt(), context.worker_id().as_str());
         tokio::time::sleep(Duration::from_millis(work_ms.unwrap_or(task.work_ms))).await;
+        context.state().end(run);
         if always_fails || fastrand::u8(..100) < task.fail_percent {
             return Err(JobError::new("as the dice said").retry_after(Duration::ZERO));
         }

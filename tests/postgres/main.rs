@@ -15,6 +15,8 @@ mod enqueue_in;
 mod faults;
 mod hot_updates;
 mod lease_checks;
+mod limits;
+mod limits_races;
 mod low_water_marks;
 mod manual_edits;
 mod many_lanes;

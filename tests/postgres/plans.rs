@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use steadfast::job::{Kind, Outcome, Progress, QueueName, Status};
-use steadfast::store::{Beat, Extend, List, Reap, Settle, StatsRequest, Store};
+use steadfast::store::{Beat, Extend, JobFilter, List, Order, Reap, Settle, StatsRequest, Store};
 
 use crate::support::postgres::{Cluster, TestDatabase};
 use crate::work::{claim, eventually, settle_all};
@@ -50,8 +50,17 @@ async fn every_hot_verb(store: &dyn Store) {
     for status in [Status::FailedPermanent, Status::Running] {
         // With a kind as well, as a page of the API may ask for.
         let list = List::new().status(status).kind(Kind::new("a").unwrap()).limit(10);
-        assert_eq!(store.list(list).await.unwrap().jobs.len(), 10);
+        assert_eq!(store.list(list.clone()).await.unwrap().jobs.len(), 10);
+        assert_eq!(store.list(list.order(Order::Oldest)).await.unwrap().jobs.len(), 10);
     }
+    let waiting = List::new().status(Status::Queued).kind(Kind::new("a").unwrap()).limit(50);
+    let page = store.list(waiting.clone()).await.unwrap();
+    assert_eq!((page.jobs.len(), page.looked), (50, 50));
+    assert_eq!(store.list(waiting.cursor(page.next)).await.unwrap().jobs.len(), 50);
+    for filter in [JobFilter::new().error(7), JobFilter::new().key("key".to_owned())] {
+        assert_eq!(store.list(List::new().filter(filter)).await.unwrap().jobs, []);
+    }
+    assert_eq!(store.list(List::new()).await.unwrap().looked, 201);
     let queue = store.stats(StatsRequest::new()).await.unwrap().queues.remove(&QueueName::default()).unwrap();
     assert!(queue.oldest_ready.is_some());
     assert_eq!(store.reap(Reap::up_to(100)).await.unwrap().len(), 100);
@@ -98,19 +107,38 @@ fn check(plans: &BTreeMap<String, String>) {
     let range = "(queue = l.queue) AND (kind = l.kind) AND (priority = l.priority) AND (ROW(run_at, id) >= ROW(l.run_at, l.id))";
     assert!(claim.contains("using jobs_ready on jobs"), "{claim}");
     assert!(claim.contains(range) && claim.contains(&range.replace("l.", "w.")), "{claim}");
-    for name in ["settle: running", "extend", "reap: the leases", "list of running jobs: below"] {
+    for name in ["settle: running", "extend", "reap: the leases", "list of running jobs: those"] {
         assert!(plan(name).contains("using jobs_pkey on jobs j"), "{}", plan(name));
     }
     assert!(plan("reap: the leases").contains("using lease_checks_pkey on lease_checks c"), "{}", plan("reap"));
-    for name in ["list of dead letters: jobs", "list of dead letters: how far"] {
+    for (name, index, range) in [
+        ("list of dead letters: those behind an id, newest", "jobs_dead", "(id < $11)"),
+        ("list of dead letters: those behind an id, oldest", "jobs_dead", "(id > $11)"),
+        ("list of jobs: those behind an id, newest", "jobs_pkey", "(id < $11)"),
+        ("list of a group of errors", "jobs_dead_group", "(error_group = $10)"),
+        ("list of the job with a key", "jobs_idempotency_key", "(idempotency_key = $16)"),
+        ("list of waiting jobs: the next", "jobs_ready", "ROW(run_at, id) > ROW(w.run_at, w.id)"),
+    ] {
         let plan = plan(name);
-        assert!(plan.contains(" jobs_dead on jobs j") && !plan.contains("jobs_pkey"), "{name}:\n{plan}");
+        let by_value = range.split(" $").next().unwrap_or(range);
+        assert!(plan.contains(&format!(" {index} on jobs")) && plan.contains(by_value), "{name}:\n{plan}");
+        assert!(!plan.contains("Seq Scan on jobs") && !plan.contains("Bitmap"), "{name}:\n{plan}");
     }
     let roll_up = plan("roll_up");
     assert!(roll_up.contains("using count_deltas_xid on count_deltas") && roll_up.contains("Tid Scan"), "{roll_up}");
     assert!(plan("lanes").contains("using jobs_ready on jobs j"), "{}", plan("lanes"));
     let ages = plan("oldest_ready").replace("l_1.", "l.");
     assert!(ages.contains("(queue = l.queue) AND (ROW(kind, priority) > ROW(l.kind, l.priority))"), "{ages}");
+    // Jobs without a group and a limit pay for nothing else.
+    let of_limits: Vec<_> =
+        plans.keys().filter(|name| name.starts_with("lanes of groups") || name.starts_with("claim_limited")).collect();
+    assert!(of_limits.is_empty(), "{of_limits:?}");
+    // Whether there are jobs with a group is one look at the first entry of an index.
+    for index in ["jobs_ready_grouped", "jobs_ready_strict"] {
+        for name in ["lanes", "oldest_ready"] {
+            assert!(plan(name).contains(&format!("using {index} on jobs j")), "{name}:\n{}", plan(name));
+        }
+    }
 }
 
 #[tokio::test]

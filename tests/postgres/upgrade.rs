@@ -25,7 +25,19 @@ use crate::support::postgres::{CLOCK, Cluster, TestDatabase};
 use crate::work::{checked, claim};
 
 /// What takes a database that no release has made yet back to an earlier version.
-const TAKE_BACK: [(usize, &str); 2] = [
+const TAKE_BACK: [(usize, &str); 4] = [
+    (
+        4,
+        "DROP TABLE error_groups, error_deltas, error_snoozes, audit, workers, operations;
+         ALTER TABLE tokens DROP expires_at, DROP last_used_at, DROP created_by, DROP parent;
+         DELETE FROM steadfast_migrations WHERE version > 4",
+    ),
+    (
+        3,
+        "DROP TABLE queue_settings, group_settings, usage; DROP SEQUENCE group_seq;
+         ALTER TABLE kinds DROP concurrency, DROP rate_limit, DROP rate_per_us, DROP rate_burst, DROP hidden;
+         ALTER TABLE jobs DROP unique_shown; DELETE FROM steadfast_migrations WHERE version > 3",
+    ),
     (2, "DROP TABLE schedule_ticks, schedules; DELETE FROM steadfast_migrations WHERE version > 2"),
     (1, "DROP TABLE tokens, had_token; DELETE FROM steadfast_migrations WHERE version > 1"),
 ];

@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 
 use steadfast::store::sqlite::{SqliteSettings, SqliteStore};
+use steadfast::store::{JobStore, WorkerFate};
 
-use crate::jobs_file::{checked, enqueue, enqueue_one, in_queue, job, open};
+use crate::jobs_file::{checked, claim_of, enqueue, enqueue_one, in_queue, job, open};
 
 const ROLE: &str = "STEADFAST_TEST_ROLE";
 const PATH: &str = "STEADFAST_TEST_PATH";
@@ -18,6 +19,9 @@ const SAYS: &str = "says ";
 
 /// How many jobs [`Role::Batches`] puts into one call.
 pub(crate) const BATCH: usize = 50;
+
+/// 1 s: the lease of [`Role::Hold`].
+const HOLD_LEASE: std::time::Duration = std::time::Duration::from_secs(1);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Role {
@@ -31,10 +35,12 @@ pub(crate) enum Role {
     Try,
     /// Upgrades the file and says how many migrations that took.
     Migrate,
+    /// Claims what there is, says the leases, and keeps them until it is killed.
+    Hold,
 }
 
 impl Role {
-    const ALL: [Self; 5] = [Self::Stream, Self::Batches, Self::Own, Self::Try, Self::Migrate];
+    const ALL: [Self; 6] = [Self::Stream, Self::Batches, Self::Own, Self::Try, Self::Migrate, Self::Hold];
 }
 
 /// Not a case of its own: without a role there is nothing to play.
@@ -61,6 +67,15 @@ fn plays_its_role_when_it_is_started_as_a_second_process() {
             Ok(_) => say("opened"),
             Err(error) => say(&error.to_string()),
         },
+        Role::Hold => {
+            let store = open(&path);
+            let claim = claim_of(10).lease(HOLD_LEASE).fate(WorkerFate::Independent);
+            let claimed = tokio::runtime::Runtime::new().unwrap().block_on(store.claim(claim)).unwrap();
+            let leases: Vec<_> = claimed.leases.iter().map(|lease| lease.key()).collect();
+            let said: Vec<_> = leases.iter().map(|lease| format!("{} {}", lease.job_id, lease.token)).collect();
+            say(&said.join(","));
+            let _ = std::io::stdin().read_to_end(&mut Vec::new());
+        }
         Role::Migrate => say(&steadfast::store::sqlite::migrate(path).unwrap().to_string()),
     }
 }

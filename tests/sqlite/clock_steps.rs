@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::SignedDuration;
-use steadfast::job::{AttemptOutcome, Failure, JobRequest, Lease, Outcome, Status};
+use steadfast::job::{AttemptOutcome, Failure, JobRequest, Lease, Outcome, Status, Unique};
 use steadfast::store::sqlite::SqliteStore;
 use steadfast::store::{Beat, Clock, Extend, Extended, JobStore, ManualClock, Reap, Reaped, Settle, Settled};
 
 use crate::changed::changed;
-use crate::jobs_file::{JobsFile, LEASE, claim, enqueue, enqueue_one, job, job_with, jobs, literal};
+use crate::jobs_file::{JobsFile, LEASE, checked, claim, enqueue, enqueue_one, job, job_with, jobs, literal};
 
 const SECOND: Duration = Duration::from_secs(1);
 const HOUR: SignedDuration = SignedDuration::from_hours(1);
@@ -258,4 +258,18 @@ async fn a_clock_that_went_back_while_the_file_was_closed_keeps_no_waiting_job_b
     let started = claim(&store, 10).await;
     assert_eq!(started.iter().map(|lease| lease.job().id).collect::<Vec<_>>(), [delayed], "after its delay");
     assert_eq!(Some(job_with(&store, later).await.run_at), time_of_day, "a time of day stays one");
+}
+
+#[tokio::test]
+async fn a_clock_that_went_back_while_the_file_was_closed_keeps_no_unique_key_beyond_its_window() {
+    let World { file, store, clock } = World::new();
+    let throttled = || checked(job().unique(Unique::new("k").for_ms(60_000)));
+    let first = store.enqueue(vec![throttled()]).await.unwrap().remove(0);
+    drop(store);
+    let clock = Arc::new(ManualClock::at(clock.wall() - HOUR));
+    let store = file.open_at(&clock);
+    clock.advance(SECOND * 59);
+    assert_eq!(store.enqueue(vec![throttled()]).await.unwrap().remove(0).job.id, first.job.id);
+    clock.advance(SECOND);
+    assert!(store.enqueue(vec![throttled()]).await.unwrap().remove(0).created);
 }

@@ -156,7 +156,7 @@ pub(crate) async fn told(store: &SqliteStore) -> Vec<String> {
         let counts: Vec<_> = stats.counts.iter().map(|(status, n)| format!("{status} {n}")).collect();
         lines.push(format!("queue {queue} {}", json!({ "paused": stats.paused, "counts": counts })));
     }
-    for token in store.tokens().await.unwrap() {
+    for token in store.tokens().await.unwrap().tokens {
         let scopes: Vec<_> = token.scopes.iter().map(|scope| scope.as_str()).collect();
         lines.push(format!("token {} {} {scopes:?} {}", token.id, token.name, token.created_at));
     }

@@ -160,7 +160,7 @@ pub(crate) async fn walk(store: &SqliteStore) -> Result<Vec<JobRecord>, StoreErr
         let page = store.list(list.clone()).await?;
         jobs.extend(page.jobs);
         match page.next {
-            Some(next) => list.before = Some(next),
+            Some(next) => list.cursor = Some(next),
             None => return Ok(jobs),
         }
     }

@@ -24,12 +24,17 @@ mod group_commit;
 mod jobs_file;
 mod kill;
 mod lanes;
+mod limit_settings;
+mod limit_world;
+mod limits;
 mod manual_edits;
 mod neighbouring_rows;
+mod rates;
 mod read_timeout;
 mod refusals;
 mod settings;
 mod shutdown;
+mod strict_order;
 mod upgrade;
 #[path = "../support/welcome.rs"]
 mod welcome;

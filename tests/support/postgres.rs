@@ -44,6 +44,20 @@ pub(crate) const MISCOUNTED: &str = "
     FROM told FULL JOIN recounted USING (kind, queue, status)
     WHERE told.n IS DISTINCT FROM recounted.n";
 
+/// Limits whose counted leases are not what a recount of the running jobs says.
+pub(crate) const MISUSED: &str = "
+    WITH recounted AS (
+        SELECT f.scope, f.name, f.grp, count(*) AS n
+        FROM jobs j CROSS JOIN LATERAL (
+            VALUES ('queue', j.queue, '', 1), ('kind', j.kind, '', 2), ('group', j.queue, j.group_key, 4)
+        ) AS f(scope, name, grp, bit)
+        WHERE j.status = 'running' AND j.holds & f.bit <> 0
+        GROUP BY f.scope, f.name, f.grp
+    )
+    SELECT format('%s %s %s: %s told, %s running', scope, name, grp, u.running, r.n)
+    FROM usage u FULL JOIN recounted r USING (scope, name, grp)
+    WHERE coalesce(u.running, 0) <> coalesce(r.n, 0)";
+
 /// A schema in every test database whose `now()` stands still; see [`TestDatabase::held_clock`].
 pub(crate) const CLOCK_SCHEMA: &str = "held";
 

@@ -4,6 +4,7 @@
 
 mod cancel;
 mod dispatch;
+mod drain;
 mod fleet;
 mod heartbeat;
 mod library;

@@ -6,9 +6,10 @@ use serde_json::value::RawValue;
 use utoipa::ToSchema;
 use uuid::Uuid;
 
+use super::unique::{UniqueSubmission, UniqueView};
 use super::{Integer, Nul, check_json};
-use crate::job::{AttemptRecord, JobId, JobRecord, JobRequest, Json, NotJson, Progress};
-use crate::queue::Queue;
+use crate::job::{AttemptRecord, JobRecord, JobRequest, Json, NotJson, Progress, Unique};
+use crate::queue::Viewer;
 use crate::store::Enqueued;
 
 /// A job to be enqueued. Only `kind` and `payload` must be said.
@@ -43,13 +44,28 @@ pub(in crate::api) struct JobSubmission {
     /// is refused. The header `Idempotency-Key` wins over it. No control characters.
     #[schema(min_length = 1, max_length = 255)]
     idempotency_key: Option<String>,
+    /// Which group of its queue it belongs to: a tenant, a customer, a resource. No control characters.
+    #[schema(min_length = 1, max_length = 255, example = "acme")]
+    group_key: Option<String>,
+    /// How much of a rate it uses; 1 by default.
+    #[schema(value_type = Option<i64>, minimum = 1, maximum = 1000000)]
+    cost: Option<Integer>,
+    /// Not started by then: it is cancelled. Excludes `start_within_ms`.
+    start_by: Option<Timestamp>,
+    /// Not started within this time from now: it is cancelled. Excludes `start_by`.
+    #[schema(value_type = Option<i64>, minimum = 1)]
+    start_within_ms: Option<Integer>,
+    /// At most one job of its kind with its key waits, is unfinished, or is enqueued within a time.
+    unique: Option<UniqueSubmission>,
 }
 
 impl JobSubmission {
     /// Whether one of its strings has the character NUL in it.
     pub(in crate::api) fn has_nul(&self) -> bool {
-        let texts = [Some(&self.kind), self.queue.as_ref(), self.idempotency_key.as_ref()];
-        texts.into_iter().flatten().any(|text| text.contains('\0'))
+        let unique = self.unique.as_ref().map(UniqueSubmission::key);
+        let keys = [self.idempotency_key.as_ref(), self.group_key.as_ref(), unique];
+        let texts = [Some(&self.kind), self.queue.as_ref()].into_iter().chain(keys);
+        texts.flatten().any(|text| text.contains('\0'))
             || check_json(self.payload.get().as_bytes()).is_ok_and(|nul| nul == Nul::Present)
     }
 
@@ -66,6 +82,11 @@ impl JobSubmission {
             delay_ms: number(self.delay_ms),
             timeout_ms: number(self.timeout_ms),
             idempotency_key: key.or(self.idempotency_key),
+            group_key: self.group_key,
+            cost: number(self.cost),
+            start_by: self.start_by,
+            start_within_ms: number(self.start_within_ms),
+            unique: self.unique.map(Unique::from),
         })
     }
 }
@@ -124,6 +145,18 @@ pub(in crate::api) struct JobView {
     /// Enqueueing with the same key again answers with this job.
     #[schema(required)]
     idempotency_key: Option<String>,
+    /// Which group of its queue it belongs to.
+    #[schema(required)]
+    group_key: Option<String>,
+    /// How much of a rate it uses; null counts as 1.
+    #[schema(required)]
+    cost: Option<u32>,
+    /// It is cancelled if it has not started by then. A redrive clears it.
+    #[schema(required)]
+    start_by: Option<Timestamp>,
+    /// How it was enqueued as unique.
+    #[schema(required)]
+    unique: Option<UniqueView>,
     /// Cancellation was requested.
     cancel_requested: bool,
     /// Who runs it; only while it runs.
@@ -138,6 +171,9 @@ pub(in crate::api) struct JobView {
     /// The newest error; kept after a later success.
     #[schema(required)]
     last_error: Option<String>,
+    /// The group of the error that ended it (`GET /errors/{fingerprint}`); only of dead letters that failed.
+    #[schema(required, pattern = "^[0-9a-f]{16}$")]
+    error_group: Option<String>,
     /// What the handler returned.
     #[schema(value_type = Value)]
     result: Option<Json>,
@@ -158,7 +194,7 @@ pub(in crate::api) struct JobView {
 /// How far the handler says it is.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Progress)]
-struct ProgressView {
+pub(super) struct ProgressView {
     /// 0 to 100.
     #[schema(required, maximum = 100)]
     percent: Option<u8>,
@@ -174,10 +210,6 @@ impl From<&Progress> for ProgressView {
 }
 
 impl JobView {
-    pub(in crate::api) fn id(&self) -> JobId {
-        self.id.into()
-    }
-
     /// About how many bytes it takes on the wire.
     pub(in crate::api) fn weight(&self) -> usize {
         let json = |json: Option<&Json>| json.map_or(0, |json| json.as_str().len());
@@ -186,12 +218,12 @@ impl JobView {
 }
 
 impl JobView {
-    /// For readers: without the parts of its payload that its kind hides.
-    pub(in crate::api) fn shown(job: JobRecord, queue: &Queue) -> Self {
-        Self::whole(queue.shown(job))
+    /// For a reader.
+    pub(in crate::api) async fn shown(job: JobRecord, viewer: &Viewer) -> Self {
+        Self::whole(viewer.shown(job).await)
     }
 
-    /// For the worker that is to run it.
+    /// For the worker that is to run it, or as it was shown.
     pub(in crate::api) fn whole(job: JobRecord) -> Self {
         Self {
             id: *job.id.as_uuid(),
@@ -205,11 +237,16 @@ impl JobView {
             run_at: job.run_at,
             timeout_ms: job.timeout_ms,
             idempotency_key: job.idempotency_key,
+            group_key: job.group_key.map(|group| group.to_string()),
+            cost: job.cost,
+            start_by: job.start_by,
+            unique: job.unique.map(UniqueView::from),
             cancel_requested: job.cancel_requested,
             locked_by: job.locked_by.map(|worker| worker.to_string()),
             locked_at: job.locked_at,
             lease_expires_at: job.lease_expires_at,
             last_error: job.last_error,
+            error_group: job.error_group.map(|group| group.to_string()),
             result: job.result,
             progress: job.progress.as_ref().map(ProgressView::from),
             created_at: job.created_at,
@@ -229,16 +266,37 @@ pub(in crate::api) struct BatchResults {
 /// One job of a batch.
 #[derive(Debug, Serialize, ToSchema)]
 pub(in crate::api) struct BatchResult {
-    /// `false`: the idempotency key was known, and this is the job it belongs to.
+    /// `false`: the idempotency key or the unique key was known, and this is the job it belongs to.
     created: bool,
+    /// Only there if `true`: the unique key was known, and the job it belongs to has taken payload, priority and start of
+    /// the one sent.
+    #[serde(skip_serializing_if = "is_false")]
+    #[schema(required = false)]
+    replaced: bool,
     /// Without the scope `read`, of a job that was known only what `KnownJob` says.
-    job: EnqueueReplay,
+    job: BatchJob,
 }
 
 impl BatchResult {
-    pub(in crate::api) fn new(enqueued: Enqueued, may_read: bool, queue: &Queue) -> Self {
-        Self { created: enqueued.created, job: EnqueueReplay::of(enqueued.job, enqueued.created || may_read, queue) }
+    pub(in crate::api) async fn new(enqueued: Enqueued, may_read: bool, viewer: &Viewer) -> Self {
+        let Enqueued { created, replaced, job, .. } = enqueued;
+        let job = match created || may_read {
+            // Who has just sent a payload may see it.
+            true if created => BatchJob::Job(JobView::shown(job, &viewer.queue().viewer()).await),
+            true => BatchJob::Job(JobView::shown(job, viewer).await),
+            false => BatchJob::Known(KnownJob::new(&job, replaced)),
+        };
+        Self { created, replaced, job }
     }
+}
+
+/// A job of a batch, as far as the caller may see it.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(untagged)]
+#[expect(clippy::large_enum_variant, reason = "the common variant is the large one")]
+enum BatchJob {
+    Job(JobView),
+    Known(KnownJob),
 }
 
 /// A job that was there before, as far as the caller may see it.
@@ -246,17 +304,29 @@ impl BatchResult {
 #[serde(untagged)]
 #[expect(clippy::large_enum_variant, reason = "the common variant is the large one")]
 pub(in crate::api) enum EnqueueReplay {
-    Job(JobView),
+    Job(ReplayedJob),
     Known(KnownJob),
 }
 
 impl EnqueueReplay {
-    pub(in crate::api) fn of(job: JobRecord, may_read: bool, queue: &Queue) -> Self {
-        if may_read {
-            return Self::Job(JobView::shown(job, queue));
+    pub(in crate::api) async fn of(enqueued: Enqueued, may_read: bool, viewer: &Viewer) -> Self {
+        let Enqueued { job, replaced, .. } = enqueued;
+        match may_read {
+            true => Self::Job(ReplayedJob { job: JobView::shown(job, viewer).await, replaced }),
+            false => Self::Known(KnownJob::new(&job, replaced)),
         }
-        Self::Known(KnownJob { id: *job.id.as_uuid(), status: job.status.as_str(), created: false })
     }
+}
+
+/// A job that was there before.
+#[derive(Debug, Serialize, ToSchema)]
+pub(in crate::api) struct ReplayedJob {
+    #[serde(flatten)]
+    job: JobView,
+    /// Only there if `true`: its unique key was that of the job sent, of which it has taken payload, priority and start.
+    #[serde(skip_serializing_if = "is_false")]
+    #[schema(required = false)]
+    replaced: bool,
 }
 
 /// What a caller without the scope `read` is told of a job that it did not just create.
@@ -267,6 +337,20 @@ pub(in crate::api) struct KnownJob {
     status: &'static str,
     /// Always `false`.
     created: bool,
+    /// Only there if `true`: it has taken payload, priority and start of the job sent.
+    #[serde(skip_serializing_if = "is_false")]
+    #[schema(required = false)]
+    replaced: bool,
+}
+
+impl KnownJob {
+    fn new(job: &JobRecord, replaced: bool) -> Self {
+        Self { id: *job.id.as_uuid(), status: job.status.as_str(), created: false, replaced }
+    }
+}
+
+fn is_false(value: &bool) -> bool {
+    !value
 }
 
 /// `cancelled`: it will not run. `pending`: it is running, and its worker will be told.

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
-use super::Integer;
+use super::{Integer, RateDeclaration, RateView};
 use crate::job::{KindDefinition, RetryPolicy};
 
 /// What is declared about a kind. Everything is optional; `{}` takes any payload.
@@ -30,6 +30,14 @@ pub(in crate::api) struct KindDeclaration {
     pub(in crate::api) timeout_ms: Option<Integer>,
     /// Waits between attempts.
     pub(in crate::api) retry: Option<RetryDeclaration>,
+    /// Live leases of the kind, in all queues and processes together.
+    #[schema(value_type = Option<i64>, minimum = 1, maximum = 1000000)]
+    pub(in crate::api) concurrency: Option<Integer>,
+    /// Starts of the kind, in all queues and processes together.
+    pub(in crate::api) rate: Option<RateDeclaration>,
+    /// JSON pointers to parts of the payload that readers are shown as `(secret)`; workers get the whole.
+    #[schema(max_items = 64, example = json!(["/card/number"]))]
+    pub(in crate::api) hidden: Option<Vec<String>>,
 }
 
 /// A window that grows (`base_ms`, `cap_ms`, `factor`), or a list of waits (`delays_ms`, `jitter`).
@@ -73,6 +81,14 @@ pub(in crate::api) struct KindView {
     timeout_ms: Option<u64>,
     #[schema(required)]
     retry: Option<RetryView>,
+    /// Live leases that are allowed; null: no limit.
+    #[schema(required)]
+    concurrency: Option<u32>,
+    /// Starts that are allowed; null: no limit.
+    #[schema(required)]
+    rate: Option<RateView>,
+    /// JSON pointers to parts of the payload that readers are not shown.
+    hidden: Vec<String>,
 }
 
 /// Waits between attempts.
@@ -113,6 +129,9 @@ impl KindView {
             max_attempts: defaults.max_attempts,
             timeout_ms: defaults.timeout_ms,
             retry: defaults.retry.map(RetryView::from),
+            concurrency: definition.concurrency,
+            rate: definition.rate.map(RateView::from),
+            hidden: definition.hidden,
         }
     }
 }

@@ -5,7 +5,7 @@ use serde_json::value::RawValue;
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-use super::{Integer, JobView};
+use super::{Integer, JobView, WorkerInfoReport};
 
 /// Which jobs a worker wants.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -30,6 +30,8 @@ pub(in crate::api) struct LeaseRequest {
     /// How long to wait for a job if there is none; 0 by default.
     #[schema(value_type = Option<i64>, minimum = 0, maximum = 30000)]
     pub(in crate::api) wait_ms: Option<Integer>,
+    /// What operators see of this worker. May be sent with every request, or with the first.
+    pub(in crate::api) info: Option<WorkerInfoReport>,
 }
 
 /// What was leased; empty if there was nothing in time.
@@ -93,7 +95,7 @@ pub(in crate::api) struct ProgressReport {
 /// What the worker should do.
 #[derive(Debug, Serialize, ToSchema)]
 pub(in crate::api) struct HeartbeatAnswer {
-    /// `run`, or `drain`: this server is going away, finish what you have and ask elsewhere or later.
+    /// `run`, or `drain`: finish what you have. An operator wants the worker to stop, or this server is going away.
     #[schema(example = "run", pattern = "^(run|drain)$")]
     pub(in crate::api) worker: &'static str,
     /// In the order sent.
@@ -136,6 +138,9 @@ pub(in crate::api) struct OutcomeReport {
     pub(in crate::api) result: Option<Box<RawValue>>,
     /// With `failed`: what went wrong; cut at 16 KiB.
     pub(in crate::api) error: Option<String>,
+    /// With `failed`: groups dead letters by this name of the cause, like `smtp-451`, instead of by the text of the error.
+    #[schema(min_length = 1, max_length = 64)]
+    pub(in crate::api) error_group: Option<String>,
     /// With `failed`: trying again cannot help.
     pub(in crate::api) permanent: Option<bool>,
     /// With `failed`: try again after exactly this long.

@@ -3,30 +3,53 @@
 //!
 //! Nothing is decided here. Shapes and ranges only: the values are checked by [`job`](crate::job) and [`queue`](crate::queue).
 
+mod audit;
+mod errors;
+mod explain;
 mod integer;
 mod job;
+mod job_summary;
 mod kind;
 mod lease;
+mod limits;
+mod operation;
 mod queue;
 mod schedule;
+mod session;
 mod strict_json;
 mod token;
+mod unique;
+mod worker;
 
+pub(super) use audit::AuditView;
+pub(super) use errors::{ErrorView, SnoozeDeclaration};
+pub(super) use explain::{JobExplanation, QueueExplanation};
 pub(super) use integer::{Integer, duration, within};
 pub(super) use job::{
     AttemptView, BatchResult, BatchResults, CancelAnswer, EnqueueReplay, JobBatch, JobSubmission, JobView, StatusName,
 };
+pub(super) use job_summary::ListedJob;
 pub(super) use kind::{KindDeclaration, KindView, RetryDeclaration};
 pub(super) use lease::{
     BeatReport, BeatView, Heartbeat, HeartbeatAnswer, LeaseRequest, LeaseView, Leases, OutcomeReport, ReportedOutcome,
     SettledView, Settlement, SettlementAnswer,
 };
+pub(super) use limits::{
+    GroupSettingsDeclaration, GroupSettingsView, LimitView, QueueSettingsDeclaration, QueueSettingsView,
+    RateDeclaration, RateView, limits,
+};
+pub(super) use operation::{
+    FilterText, OperationPatch, OperationPreview, OperationPreviewRequest, OperationStateName, OperationSubmission,
+    OperationView,
+};
 pub(super) use queue::{QueueView, RatesView, StatsView};
 pub(super) use schedule::{
     Preview, PreviewRequest, RunRequest, RunView, ScheduleDeclaration, ScheduleStateName, ScheduleView, TickView,
 };
+pub(super) use session::{NewSession, SessionView};
 pub(super) use strict_json::{Nul, check_json};
 pub(super) use token::{NewToken, TokenMade, TokenView};
+pub(super) use worker::{WorkerDetailView, WorkerInfoReport, WorkerView};
 
 use serde::Serialize;
 use utoipa::ToSchema;

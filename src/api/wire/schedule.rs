@@ -9,7 +9,7 @@ use uuid::Uuid;
 use super::Integer;
 use crate::job::schedule::{Run, ScheduledJob, SkippedTick, TickRecord};
 use crate::job::{CatchUp, Json, NotJson, Overlap, ScheduleRecord, ScheduleRequest, ScheduleSpec};
-use crate::queue::Queue;
+use crate::queue::Viewer;
 
 /// 5 runs to come are shown of a schedule; `POST /schedules/preview` shows more.
 const NEXT_RUNS_SHOWN: usize = 5;
@@ -265,11 +265,11 @@ impl From<SkippedTick> for SkipView {
 
 impl ScheduledJobView {
     /// Without the parts of its payload that its kind hides.
-    fn shown(spec: &ScheduleSpec, queue: &Queue) -> Self {
+    async fn shown(spec: &ScheduleSpec, viewer: &Viewer) -> Self {
         let job = spec.job();
         Self {
             kind: job.kind.clone(),
-            payload: queue.shown_payload(spec.kind(), &job.payload),
+            payload: viewer.shown_payload(spec.kind(), &job.payload).await,
             queue: job.queue.clone(),
             priority: job.priority,
             max_attempts: job.max_attempts,
@@ -279,16 +279,20 @@ impl ScheduledJobView {
 }
 
 impl ScheduleView {
-    pub(in crate::api) fn shown(record: ScheduleRecord, queue: &Queue) -> Self {
+    pub(in crate::api) async fn shown(record: ScheduleRecord, viewer: &Viewer) -> Self {
         let (state, next_runs) = (record.state().as_str(), record.next_runs(NEXT_RUNS_SHOWN));
         let spec = record.spec.as_ref().ok();
         let request = spec.map(ScheduleSpec::request);
+        let job = match spec {
+            Some(spec) => Some(ScheduledJobView::shown(spec, viewer).await),
+            None => None,
+        };
         Self {
             cron: request.and_then(|request| request.cron.clone()),
             tz: request.and_then(|request| request.tz.clone()).unwrap_or_else(|| "UTC".to_owned()),
             every_ms: request.and_then(|request| request.every_ms),
             anchor_at: request.and_then(|request| request.anchor_at),
-            job: spec.map(|spec| ScheduledJobView::shown(spec, queue)),
+            job,
             overlap: spec.map(ScheduleSpec::overlap).unwrap_or_default().as_str(),
             catch_up: spec.map(ScheduleSpec::catch_up).unwrap_or_default().as_str(),
             catch_up_max: spec.map_or(0, |spec| spec.catch_up_max() as u64),

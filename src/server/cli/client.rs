@@ -110,6 +110,10 @@ impl Client {
         self.send(Method::POST, path, Some(body))
     }
 
+    pub(super) fn patch(&self, path: &str, body: &Value) -> Result<Answer, RequestError> {
+        self.send(Method::PATCH, path, Some(body.to_string()))
+    }
+
     pub(super) fn put(&self, path: &str, body: &Value) -> Result<Answer, RequestError> {
         self.send(Method::PUT, path, Some(body.to_string()))
     }

@@ -70,6 +70,55 @@ struct Options {
     /// How long one attempt may take, like 90s
     #[arg(long, value_name = "TIME", value_parser = args::duration)]
     timeout: Option<Duration>,
+    /// The group of its queue that it belongs to: a tenant, a customer
+    #[arg(long)]
+    group: Option<String>,
+    /// How much of a rate it uses; 1 unless given
+    #[arg(long, value_name = "N")]
+    cost: Option<u64>,
+    /// Cancel it if it has not started after this time, like 10m
+    #[arg(long, value_name = "TIME", value_parser = args::duration, conflicts_with = "start_by")]
+    start_within: Option<Duration>,
+    /// Cancel it if it has not started by then, like 2030-01-01T00:00:00Z
+    #[arg(long, value_name = "INSTANT", value_parser = args::instant)]
+    start_by: Option<jiff::Timestamp>,
+    #[command(flatten)]
+    unique: UniqueOptions,
+}
+
+/// How a job is unique.
+#[derive(Debug, Args)]
+struct UniqueOptions {
+    /// Unique key: while a job of the kind with this key waits, another is not stored
+    #[arg(long, value_name = "KEY")]
+    unique: Option<String>,
+    /// How long a job has its unique key: while it is waiting, or unfinished
+    #[arg(long, requires = "unique", value_parser = ["waiting", "unfinished"])]
+    unique_while: Option<String>,
+    /// The job has its unique key for this long, whatever becomes of it
+    #[arg(long, value_name = "TIME", requires = "unique", value_parser = args::duration)]
+    unique_for: Option<Duration>,
+    /// Replace payload, priority and start of a waiting job with the unique key
+    #[arg(long, requires = "unique", conflicts_with = "unique_for")]
+    unique_replace: bool,
+    /// With --unique-replace: put the start off to this long after the first enqueue at most
+    #[arg(long, value_name = "TIME", requires = "unique_replace", value_parser = args::duration)]
+    max_wait: Option<Duration>,
+}
+
+impl UniqueOptions {
+    fn field(&self) -> Option<Value> {
+        let mut unique = Map::from_iter([("key".to_owned(), Value::from(self.unique.clone()?))]);
+        let ms = |time: Duration| json!(time.as_millis() as u64);
+        let given = [
+            ("while", self.unique_while.clone().map(Value::from)),
+            ("on_conflict", self.unique_replace.then(|| json!("replace"))),
+            ("for_ms", self.unique_for.map(ms)),
+            ("max_wait_ms", self.max_wait.map(ms)),
+        ];
+        unique.extend(given.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))));
+        Some(unique.into())
+    }
 }
 
 impl Options {
@@ -83,6 +132,11 @@ impl Options {
             ("delay_ms", self.delay.map(ms)),
             ("run_at", self.run_at.map(|at| Value::from(at.to_string()))),
             ("timeout_ms", self.timeout.map(ms)),
+            ("group_key", self.group.clone().map(Value::from)),
+            ("cost", self.cost.map(Value::from)),
+            ("start_within_ms", self.start_within.map(ms)),
+            ("start_by", self.start_by.map(|at| Value::from(at.to_string()))),
+            ("unique", self.unique.field()),
         ];
         given.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
     }
@@ -106,14 +160,17 @@ impl Enqueue {
         // As text: numbers of any length stay what they are.
         let mut body = std::collections::BTreeMap::<String, Box<RawValue>>::new();
         body.insert("payload".into(), RawValue::from_string(payload)?);
-        let key = self.key.map(|key| ("idempotency_key".to_owned(), Value::from(key)));
+        let key = self.key.clone().map(|key| ("idempotency_key".to_owned(), Value::from(key)));
         let kind = [("kind".to_owned(), Value::from(self.kind))];
         for (name, value) in fields.into_iter().chain(kind).chain(key) {
             body.insert(name, RawValue::from_string(value.to_string())?);
         }
         let answer = client.post_text("/jobs", serde_json::to_string(&body)?)?;
         let id = text(&answer.json, "id");
-        let known = if answer.status == 200 { " (its idempotency key was known)" } else { "" };
+        let known = match answer.status {
+            200 => known_because(&answer.json, self.key.as_deref()),
+            _ => "",
+        };
         let line = format!("{id} {}{known}", text(&answer.json, "status"));
         if self.wait {
             // Before anything can go wrong with the waiting: who has the id can look again.
@@ -130,6 +187,19 @@ impl Enqueue {
             print_line(&line)
         }
         Ok(Exit::Ok)
+    }
+}
+
+/// Which key it was; a token that may not read is not told.
+fn known_because(job: &Value, key: Option<&str>) -> &'static str {
+    let held = job.get("idempotency_key").map(Value::as_str);
+    match held {
+        _ if job.get("replaced") == Some(&Value::Bool(true)) => {
+            " (it waited with the same unique key and was replaced)"
+        }
+        Some(held) if key.is_some() && held == key => " (its idempotency key was known)",
+        Some(_) => " (a job with its unique key was there)",
+        None => " (its key was known)",
     }
 }
 

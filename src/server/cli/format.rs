@@ -83,10 +83,10 @@ pub(super) fn finished(job: &Value) -> Option<bool> {
 pub(super) fn colour(status: &str) -> &'static str {
     match status {
         "succeeded" | "created" => "\x1b[32m",
-        "failed_permanent" | "paused" => "\x1b[31m",
-        "retrying" => "\x1b[33m",
+        "failed_permanent" | "paused" | "deaf" => "\x1b[31m",
+        "retrying" | "draining" => "\x1b[33m",
         "running" => "\x1b[36m",
-        "cancelled" => "\x1b[2m",
+        "cancelled" | "gone" => "\x1b[2m",
         _ => "",
     }
 }

@@ -7,19 +7,19 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
 use super::args;
+use super::chosen_jobs::{ChosenJobs, canary};
 use super::format::{age, attempts, moment, note, text, took};
-use super::stats::STATUSES;
+use super::job_list::JobList;
+use super::operate::Operate;
 use super::table::Table;
 use super::watch::{Show, Watch};
+use super::why::why;
 use super::{Client, Target};
 use crate::server::exit::Exit;
 use crate::server::stdio::{escaped, print_json, print_line};
 
-/// 200 jobs on a page, as the API allows.
-const PAGE_MAX: usize = 200;
-
 /// The order in which a person wants to read them.
-const FIELDS: [&str; 22] = [
+const FIELDS: [&str; 27] = [
     "id",
     "kind",
     "queue",
@@ -30,6 +30,7 @@ const FIELDS: [&str; 22] = [
     "payload",
     "result",
     "last_error",
+    "error_group",
     "progress",
     "run_at",
     "created_at",
@@ -38,6 +39,10 @@ const FIELDS: [&str; 22] = [
     "updated_at",
     "timeout_ms",
     "idempotency_key",
+    "group_key",
+    "cost",
+    "start_by",
+    "unique",
     "cancel_requested",
     "locked_by",
     "locked_at",
@@ -55,20 +60,26 @@ pub(in crate::server) struct Jobs {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Show jobs, newest first
-    List(Filter),
+    /// Show jobs, newest first; if only queued or retrying ones are asked for, the next to run first
+    List(Box<JobList>),
     /// Show one job with its attempts
     Show {
         /// The job's id, as `enqueue` and `jobs list` print it
         #[arg(value_parser = args::job_id)]
         id: String,
     },
-    /// Stop a job: at once if it waits; if it runs, its handler is told
-    Cancel(Ids),
-    /// Put a failed or cancelled job back into the queue, as if new
-    Redrive(Ids),
-    /// Remove a finished job for good
-    Delete(Ids),
+    /// Say why a job is not running
+    Why {
+        /// The job's id, as `enqueue` and `jobs list` print it
+        #[arg(value_parser = args::job_id)]
+        id: String,
+    },
+    /// Stop jobs: at once if they wait; if they run, their handlers are told
+    Cancel(Box<ChosenJobs>),
+    /// Put failed or cancelled jobs back into the queue, as if new
+    Redrive(Box<Redrive>),
+    /// Remove finished jobs for good
+    Delete(Box<ChosenJobs>),
     /// Wait until jobs are finished; exit 1 if one of them did not succeed
     Wait {
         /// Ids of jobs, as `enqueue` and `jobs list` print them
@@ -90,26 +101,12 @@ enum Command {
 }
 
 #[derive(Debug, Args)]
-struct Filter {
-    /// Only with this status
-    #[arg(long, value_parser = STATUSES)]
-    status: Option<String>,
-    /// Only of this kind
-    #[arg(long, value_parser = args::name)]
-    kind: Option<String>,
-    /// Only in this queue
-    #[arg(long, value_parser = args::name)]
-    queue: Option<String>,
-    /// At most this many
-    #[arg(long, default_value_t = 20)]
-    limit: usize,
-}
-
-#[derive(Debug, Args)]
-struct Ids {
-    /// Ids of jobs, as `enqueue` and `jobs list` print them
-    #[arg(value_name = "ID", required = true, value_parser = args::job_id)]
-    ids: Vec<String>,
+struct Redrive {
+    #[command(flatten)]
+    jobs: ChosenJobs,
+    /// Redrive so many first, and the others only if enough of them succeed, like 5:4
+    #[arg(long, value_name = "FIRST:NEED", value_parser = canary, conflicts_with = "ids")]
+    canary: Option<(u32, u32)>,
 }
 
 impl Jobs {
@@ -117,18 +114,24 @@ impl Jobs {
         let client = Client::new(&self.target)?;
         let json = self.target.json;
         match self.command {
-            Command::List(filter) => list(&client, &filter, json),
+            Command::List(jobs) => list(&client, &jobs, json),
             Command::Show { id } => show(&client, &id, json),
-            Command::Cancel(Ids { ids }) => each(&ids, |id| {
+            Command::Why { id } => why(&client, &format!("/jobs/{id}/explain"), &format!("job {id}"), json),
+            Command::Cancel(jobs) if jobs.ids.is_empty() => operate(&client, "cancel", &jobs, None, json),
+            Command::Cancel(jobs) => each(&jobs.ids, |id| {
                 let answer = client.post(&format!("/jobs/{id}/cancel"), None)?;
                 let said = if answer.status == 202 { "is asked to stop" } else { "is cancelled" };
                 Ok(if json { escaped(&answer.json.to_string()) } else { format!("{id} {said}") })
             }),
-            Command::Redrive(Ids { ids }) => each(&ids, |id| {
+            Command::Redrive(redrive) if redrive.jobs.ids.is_empty() => {
+                operate(&client, "redrive", &redrive.jobs, redrive.canary, json)
+            }
+            Command::Redrive(redrive) => each(&redrive.jobs.ids, |id| {
                 let job = client.post(&format!("/jobs/{id}/redrive"), None)?.json;
                 Ok(if json { escaped(&job.to_string()) } else { format!("{id} is queued again") })
             }),
-            Command::Delete(Ids { ids }) => each(&ids, |id| {
+            Command::Delete(jobs) if jobs.ids.is_empty() => operate(&client, "delete", &jobs, None, json),
+            Command::Delete(jobs) => each(&jobs.ids, |id| {
                 client.delete(&format!("/jobs/{id}"))?;
                 Ok(if json { json!({"id": id, "deleted": true}).to_string() } else { format!("{id} is deleted") })
             }),
@@ -136,6 +139,21 @@ impl Jobs {
             Command::Watch { ids, timeout } => Watch { ids, timeout, show: Show::Changes, json }.run(&client),
         }
     }
+}
+
+/// All that are meant, by an operation.
+fn operate(
+    client: &Client,
+    action: &'static str,
+    jobs: &ChosenJobs,
+    canary: Option<(u32, u32)>,
+    json: bool,
+) -> Result<Exit> {
+    let mut options = jobs.options();
+    if let Some((first, need)) = canary {
+        options.insert("canary".into(), json!({"first": first, "need": need}));
+    }
+    Operate { action, filter: jobs.filter()?, options, yes: jobs.yes, json }.run(client)
 }
 
 /// One after the other; the first that cannot be done ends it.
@@ -146,8 +164,8 @@ fn each(ids: &[String], act: impl Fn(&str) -> Result<String>) -> Result<Exit> {
     Ok(Exit::Ok)
 }
 
-fn list(client: &Client, filter: &Filter, as_json: bool) -> Result<Exit> {
-    let jobs = pages(client, filter)?;
+fn list(client: &Client, list: &JobList, as_json: bool) -> Result<Exit> {
+    let jobs = list.pages(client)?;
     if as_json {
         print_json(&Value::from(jobs));
         return Ok(Exit::Ok);
@@ -165,29 +183,6 @@ fn list(client: &Client, filter: &Filter, as_json: bool) -> Result<Exit> {
     }
     table.print();
     Ok(Exit::Ok)
-}
-
-/// Follows the pages until there are enough or no more.
-fn pages(client: &Client, filter: &Filter) -> Result<Vec<Value>> {
-    let mut jobs = Vec::new();
-    let mut cursor = None;
-    while jobs.len() < filter.limit {
-        let mut path = format!("/jobs?limit={}", (filter.limit - jobs.len()).min(PAGE_MAX));
-        let wanted =
-            [("status", &filter.status), ("kind", &filter.kind), ("queue", &filter.queue), ("cursor", &cursor)];
-        for (name, value) in wanted {
-            if let Some(value) = value {
-                path.push_str(&format!("&{name}={value}"));
-            }
-        }
-        let page = client.get(&path)?;
-        jobs.extend(page.json.as_array().into_iter().flatten().cloned());
-        cursor = page.next;
-        if cursor.is_none() {
-            break;
-        }
-    }
-    Ok(jobs)
 }
 
 fn show(client: &Client, id: &str, as_json: bool) -> Result<Exit> {

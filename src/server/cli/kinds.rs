@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::args;
 use super::format::text;
+use super::limits::{LimitOptions, rate};
 use super::table::Table;
 use super::{Client, Target};
 use crate::server::exit::{Exit, ExitError};
@@ -28,7 +29,7 @@ enum Command {
     /// Show all kinds (the default)
     List,
     /// Declare a kind, or change what is given of its declaration
-    Put(Declaration),
+    Put(Box<Declaration>),
     /// Take no more jobs of a kind; those there are go on
     Delete {
         /// The name of the kind
@@ -60,6 +61,11 @@ struct Declaration {
     /// The retry policy, like '{"base_ms":1000,"cap_ms":60000,"factor":3}'
     #[arg(long, value_name = "JSON", value_parser = args::json)]
     retry: Option<String>,
+    #[command(flatten)]
+    limits: LimitOptions,
+    /// JSON pointers to parts of its payloads that readers are not shown, with commas between them
+    #[arg(long, value_name = "POINTERS", value_delimiter = ',')]
+    hidden: Option<Vec<String>>,
     /// Forget what is not given, instead of leaving it as it is
     #[arg(long)]
     replace: bool,
@@ -70,7 +76,7 @@ impl Kinds {
         let client = Client::new(&self.target)?;
         match self.command.unwrap_or(Command::List) {
             Command::List => list(&client, self.target.json),
-            Command::Put(declaration) => put(&client, declaration, self.target.json),
+            Command::Put(declaration) => put(&client, *declaration, self.target.json),
             Command::Delete { kind } => {
                 client.delete(&format!("/kinds/{kind}"))?;
                 if !self.target.json {
@@ -88,15 +94,18 @@ fn list(client: &Client, json: bool) -> Result<Exit> {
         print_json(&kinds);
         return Ok(Exit::Ok);
     }
-    let mut table =
-        Table::new(&["KIND", "BUILT IN", "SCHEMA", "QUEUE", "PRIORITY", "MAX ATTEMPTS", "TIMEOUT MS"], &[0, 3])
-            .dropping(&[4, 1, 2]);
+    let mut table = Table::new(
+        &["KIND", "BUILT IN", "SCHEMA", "QUEUE", "PRIORITY", "MAX ATTEMPTS", "TIMEOUT MS", "LIMIT", "RATE"],
+        &[0, 3],
+    )
+    .dropping(&[4, 1, 2, 8, 7]);
     for kind in kinds.as_array().into_iter().flatten() {
         let yes = |yes: bool| if yes { "yes" } else { "no" }.to_owned();
         let has_schema = kind.get("schema").is_some_and(|schema| !schema.is_null());
         let built_in = kind.get("built_in").and_then(Value::as_bool).unwrap_or(false);
         let defaults = ["queue", "priority", "max_attempts", "timeout_ms"].map(|field| text(kind, field));
-        table.row([text(kind, "kind"), yes(built_in), yes(has_schema)].into_iter().chain(defaults));
+        let limits = [text(kind, "concurrency"), rate(kind)];
+        table.row([text(kind, "kind"), yes(built_in), yes(has_schema)].into_iter().chain(defaults).chain(limits));
     }
     table.print();
     Ok(Exit::Ok)
@@ -118,11 +127,13 @@ fn put(client: &Client, given: Declaration, as_json: bool) -> Result<Exit> {
         ("max_attempts", given.max_attempts.map(Value::from)),
         ("timeout_ms", given.timeout.map(|timeout| json!(timeout.as_millis() as u64))),
         ("retry", retry),
+        ("hidden", given.hidden.map(Value::from)),
     ] {
         if let Some(value) = value {
             body.insert(field.into(), value);
         }
     }
+    given.limits.apply(&mut body);
     let kind = given.kind;
     let answer = client.put(&format!("/kinds/{kind}"), &Value::Object(body))?;
     let verb = if answer.status == 201 { "declared" } else { "changed" };

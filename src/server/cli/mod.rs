@@ -4,12 +4,20 @@
 //! touches a database: what a token may not do, its holder cannot do here either.
 
 mod args;
+mod ask;
+mod audit;
 mod bulk;
+mod chosen_jobs;
 mod client;
 mod enqueue;
+mod errors;
 mod format;
+mod job_list;
 mod jobs;
 mod kinds;
+mod limits;
+mod operate;
+mod operations;
 mod queues;
 mod request_error;
 mod schedules;
@@ -17,6 +25,8 @@ mod stats;
 pub(super) mod table;
 mod tokens;
 mod watch;
+mod why;
+mod workers;
 
 use anyhow::Result;
 use clap::{Args, Subcommand};
@@ -28,17 +38,25 @@ use super::exit::Exit;
 #[derive(Debug, Subcommand)]
 pub(super) enum ClientCommand {
     /// Put one job in, or many from JSON lines
-    Enqueue(enqueue::Enqueue),
+    Enqueue(Box<enqueue::Enqueue>),
     /// Look at jobs, wait for them, cancel, redrive and delete them
     Jobs(jobs::Jobs),
-    /// Look at queues, pause and resume them
+    /// Look at queues, limit, pause and resume them
     Queues(queues::Queues),
     /// Look at kinds, declare and forget them
     Kinds(kinds::Kinds),
     /// Look at schedules, put, pause, run and delete them
     Schedules(schedules::Schedules),
+    /// Look at dead letters by cause, and snooze the causes that are known
+    Errors(errors::Errors),
+    /// Look at workers, drain them and let them go on
+    Workers(workers::Workers),
+    /// Look at operations on many jobs, pause, resume and stop them
+    Operations(operations::Operations),
     /// Make, list and revoke API tokens
     Tokens(tokens::Tokens),
+    /// Show what operators did
+    Audit(audit::Audit),
     /// Show how many jobs there are, and how fast they come and go
     Stats(stats::Stats),
 }
@@ -73,7 +91,11 @@ impl ClientCommand {
             Self::Queues(command) => &mut command.target,
             Self::Kinds(command) => &mut command.target,
             Self::Schedules(command) => &mut command.target,
+            Self::Errors(command) => &mut command.target,
+            Self::Workers(command) => &mut command.target,
+            Self::Operations(command) => &mut command.target,
             Self::Tokens(command) => &mut command.target,
+            Self::Audit(command) => &mut command.target,
             Self::Stats(command) => &mut command.target,
         }
     }
@@ -90,7 +112,11 @@ pub(super) fn run(mut command: ClientCommand, before: Target) -> Result<Exit> {
         ClientCommand::Queues(command) => command.run(),
         ClientCommand::Kinds(command) => command.run(),
         ClientCommand::Schedules(command) => command.run(),
+        ClientCommand::Errors(command) => command.run(),
+        ClientCommand::Workers(command) => command.run(),
+        ClientCommand::Operations(command) => command.run(),
         ClientCommand::Tokens(command) => command.run(),
+        ClientCommand::Audit(command) => command.run(),
         ClientCommand::Stats(command) => command.run(),
     }
 }

@@ -1,22 +1,23 @@
 //! `steadfast queues`.
 
-use std::io::{IsTerminal, Write, stderr, stdin};
-
 use anyhow::Result;
 use clap::{Args, Subcommand};
 use serde_json::Value;
 
 use super::args;
+use super::ask::confirm;
 use super::format::text;
+use super::limits::{self, Groups, SetQueue};
 use super::stats::{QUEUES_SHOWN, count_cells, note_cut, waiting};
 use super::table::Table;
+use super::why::why;
 use super::{Client, Target};
 use crate::job::limits::QUEUES_PAGE_MAX;
 use crate::server::exit::{Exit, ExitError};
 use crate::server::settings::closest;
 use crate::server::stdio::{print_json, print_line};
 
-/// Look at queues, pause and resume them
+/// Look at queues, limit, pause and resume them
 #[derive(Debug, Args)]
 pub(in crate::server) struct Queues {
     #[command(flatten)]
@@ -49,30 +50,62 @@ enum Command {
         #[arg(value_parser = args::name)]
         queue: String,
     },
+    /// Set limits of a queue and of its groups, or change what is given of them
+    Set(SetQueue),
+    /// Show one queue with its limits
+    Show {
+        /// The name of the queue
+        #[arg(value_parser = args::name)]
+        queue: String,
+    },
+    /// Show how much of the limits of a queue and its groups is used
+    Limits {
+        /// The name of the queue
+        #[arg(value_parser = args::name)]
+        queue: String,
+    },
+    /// Show the groups of a queue, or set one of them otherwise than the others
+    Groups(Groups),
+    /// Say whether jobs of a queue start, and if not, why
+    Why {
+        /// The name of the queue
+        #[arg(value_parser = args::name)]
+        queue: String,
+    },
 }
 
 impl Queues {
     pub(super) fn run(self) -> Result<Exit> {
         let client = Client::new(&self.target)?;
-        let (queue, verb, said) = match &self.command {
-            None => return list(&client, QUEUES_SHOWN, self.target.json),
-            Some(Command::List { limit }) => return list(&client, *limit, self.target.json),
-            Some(Command::Pause { queue, yes }) => {
+        let json = self.target.json;
+        match self.command.unwrap_or(Command::List { limit: QUEUES_SHOWN }) {
+            Command::List { limit } => list(&client, limit, json),
+            Command::Pause { queue, yes } => {
                 if !yes {
-                    confirm_unknown_queue(&client, queue)?;
+                    confirm_unknown_queue(&client, &queue)?;
                 }
-                (queue, "pause", "is paused: running jobs go on, no more are started")
+                change(&client, &queue, "pause", "is paused: running jobs go on, no more are started", json)
             }
-            Some(Command::Resume { queue }) => (queue, "resume", "is running"),
-        };
-        let answer = client.post(&format!("/queues/{queue}/{verb}"), None)?.json;
-        if self.target.json {
-            print_json(&answer)
-        } else {
-            print_line(&format!("queue {queue} {said}"))
+            Command::Resume { queue } => change(&client, &queue, "resume", "is running", json),
+            Command::Set(set) => set.run(&client, &self.target),
+            Command::Show { queue } => limits::show(&client, &queue, json),
+            Command::Limits { queue } => limits::list(&client, &queue, false, json),
+            Command::Groups(groups) => groups.run(&client, &self.target),
+            Command::Why { queue } => {
+                why(&client, &format!("/queues/{queue}/explain"), &format!("queue {queue}"), json)
+            }
         }
-        Ok(Exit::Ok)
     }
+}
+
+fn change(client: &Client, queue: &str, verb: &str, said: &str, json: bool) -> Result<Exit> {
+    let answer = client.post(&format!("/queues/{queue}/{verb}"), None)?.json;
+    if json {
+        print_json(&answer)
+    } else {
+        print_line(&format!("queue {queue} {said}"))
+    }
+    Ok(Exit::Ok)
 }
 
 /// Asks before a queue without jobs is paused: its name may be a typo, and the one that was meant would go on.
@@ -92,18 +125,6 @@ fn confirm_unknown_queue(client: &Client, queue: &str) -> Result<()> {
         Some(false) => Err(ExitError::new(Exit::Failed, "nothing was paused").into()),
         None => Err(ExitError::new(Exit::NotFound, format!("{unknown}; --yes pauses it all the same")).into()),
     }
-}
-
-/// Asks the person at the terminal; `None` if there is none.
-fn confirm(question: &str) -> Option<bool> {
-    if !stdin().is_terminal() || !stderr().is_terminal() {
-        return None;
-    }
-    let _ = write!(stderr(), "{question} [y/N] ").and_then(|()| stderr().flush());
-    let mut answer = String::new();
-    // No answer is a no.
-    let _ = stdin().read_line(&mut answer);
-    Some(matches!(answer.trim(), "y" | "Y" | "yes"))
 }
 
 fn list(client: &Client, limit: usize, json: bool) -> Result<Exit> {

@@ -77,7 +77,9 @@ impl Table {
         let left_out = self.header.iter().zip(&layout.widths).filter(|(_, width)| **width == 0);
         let left_out: Vec<&str> = left_out.map(|(name, _)| *name).collect();
         if !left_out.is_empty() {
-            text.push_str(&format!("(no room for {}; --json has all)\n", left_out.join(", ")));
+            let note = format!("(no room for {}; --json has all)\n", left_out.join(", "));
+            let fits = terminal_width.is_none_or(|width| note.chars().count() <= width + 1);
+            text.push_str(&if fits { note } else { note.replace("; ", ";\n") });
         }
         text
     }

@@ -15,11 +15,11 @@ use crate::server::exit::{Exit, ExitError};
 use crate::server::stdio::{print_json, print_line, reader_is_gone};
 
 /// 50 ms at first: most jobs are done in a moment.
-const FIRST_PAUSE: Duration = Duration::from_millis(50);
+pub(super) const FIRST_PAUSE: Duration = Duration::from_millis(50);
 /// 500 ms in the long run.
-const LONGEST_PAUSE: Duration = Duration::from_millis(500);
+pub(super) const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 /// 60 s for a server that was there to come back: a restart is waited for.
-const RECONNECT_TIMEOUT: Duration = Duration::from_secs(60);
+pub(super) const RECONNECT_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// What is printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -144,7 +144,7 @@ fn painted(job: &Value, line: &str) -> String {
 }
 
 /// Whether it may go well a little later.
-fn is_transient(error: &RequestError) -> bool {
+pub(super) fn is_transient(error: &RequestError) -> bool {
     match error {
         RequestError::Unreachable(_) => true,
         RequestError::Refused(problem) => problem.status == 429 || problem.status >= 500,

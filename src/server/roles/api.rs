@@ -68,7 +68,7 @@ pub(super) async fn needs_token(settings: &Settings, queue: &Queue) -> Result<bo
     if settings.admin_token.is_some() || !queue.had_token().await.context(unseen)? {
         return Ok(settings.admin_token.is_some());
     }
-    if queue.tokens().await.context(unseen)?.is_empty() {
+    if queue.tokens().await.context(unseen)?.tokens.is_empty() {
         tracing::warn!("there were API tokens and none is left: nobody gets in; set STEADFAST_ADMIN_TOKEN and restart");
     }
     Ok(true)
@@ -123,6 +123,8 @@ pub(super) fn api_settings(settings: &Settings, queue: Queue, background: &Backg
     ApiSettings::new(queue)
         .admin_token(settings.admin_token.clone())
         .hosts(&settings.api_hosts)
+        .public_url(settings.public_url.as_deref().and_then(|url| url.parse().ok()))
+        .hide_payloads(settings.hide_payloads)
         .lease(settings.lease)
         .ready_checks(background.checks())
         .limits(limits)

@@ -15,7 +15,7 @@ use crate::{
     job::{Kind, WorkerId},
     kinds::BuiltInKinds,
     server::settings::Executor,
-    worker::{Retention, Worker, WorkerHealth, WorkerSettings, run_housekeeping},
+    worker::{Retention, Worker, WorkerHealth, WorkerSettings, host_name, run_housekeeping},
 };
 
 /// The part of a process that looks after jobs.
@@ -43,6 +43,7 @@ impl BackgroundWork {
     }
 
     pub(super) fn workers(settings: &Settings, queue: &Queue, crew: &Crew, kinds: &BuiltInKinds) -> Self {
+        // The host is for people: the random part is what tells two processes apart.
         let id = WorkerId::random(&host_name());
         let worker = Worker::new(queue.clone()).id(id).settings(worker_settings(settings));
         #[cfg(feature = "api")]
@@ -134,16 +135,10 @@ fn worker_settings(settings: &Settings) -> WorkerSettings {
             succeeded: settings.retention_succeeded,
             cancelled: settings.retention_cancelled,
             failed: settings.retention_failed,
+            audit: settings.retention_audit,
         },
+        report_interval: usual.report_interval,
     }
-}
-
-/// Only for people who read a worker's name: the random part is what tells two processes apart.
-#[cfg(feature = "worker")]
-fn host_name() -> String {
-    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    let name = name.trim();
-    if name.is_empty() { "worker".into() } else { name.into() }
 }
 
 #[cfg(all(feature = "api", feature = "worker"))]

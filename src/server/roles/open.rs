@@ -10,6 +10,7 @@ use super::crew::{Crew, Duty};
 use crate::queue::{BuiltInKind, Queue, QueueBuilder};
 use crate::server::settings::{DeclaredSchedule, Settings, without_password};
 use crate::server::stdio::print_line;
+use crate::store::Actor;
 
 fn builder(settings: &Settings) -> QueueBuilder {
     Queue::builder(&settings.database_url)
@@ -24,20 +25,36 @@ fn builder(settings: &Settings) -> QueueBuilder {
         .default_retry(settings.default_retry.clone())
 }
 
-/// Opens the queue with these built-in kinds, and declares the other kinds of the settings file.
+/// Opens the queue with these built-in kinds, declares the other kinds of the settings file, and sets the limits that the
+/// file declares.
 pub(super) async fn queue(settings: &Settings, built_in: Vec<BuiltInKind>) -> Result<Queue> {
     let queue = builder(settings).built_in_kinds(built_in).open().await?;
+    let (opened, queue) = (queue.clone(), queue.by(settings_file()));
     let declared = &settings.declarations;
     let kinds = declared.kinds.iter().map(|kind| &kind.definition);
     let commands = declared.commands.iter().map(|command| &command.definition);
-    for definition in kinds.chain(commands).filter(|definition| !queue.is_built_in(&definition.kind)) {
+    for definition in kinds.clone().chain(commands).filter(|definition| !queue.is_built_in(&definition.kind)) {
         let name = &definition.kind;
-        queue
-            .put_kind(definition.clone())
-            .await
-            .with_context(|| format!("cannot declare kind {name} of the settings file"))?;
+        let put = match definition.has_limits() {
+            true => queue.put_kind(definition.clone()).await,
+            // What the file says nothing about stays as an operator has set it.
+            false => queue.declare_kind(definition.clone()).await,
+        };
+        put.with_context(|| format!("cannot declare kind {name} of the settings file"))?;
     }
-    Ok(queue)
+    let limits: Vec<_> = kinds.filter(|definition| queue.is_built_in(&definition.kind)).cloned().collect();
+    queue.limit_built_in_kinds(&limits).await.context("cannot limit the built-in kinds as the settings file says")?;
+    for table in &declared.queues {
+        let name = &table.queue;
+        let limited = queue.limit(name.clone(), table.settings).await;
+        limited.with_context(|| format!("cannot limit queue {name} as the settings file says"))?;
+    }
+    Ok(opened)
+}
+
+/// Who it is that does what the file says.
+fn settings_file() -> Actor {
+    Actor::new("settings file")
 }
 
 pub(super) async fn listen(address: SocketAddr, variable: &str) -> Result<TcpListener> {
@@ -62,7 +79,7 @@ pub(super) async fn sync_schedules(settings: &Settings, queue: &Queue) -> Result
         checked.with_context(|| format!("cannot declare schedule {name} of the settings file"))?;
     }
     let requests = declared.iter().map(|schedule| (schedule.name.clone(), schedule.request.clone()));
-    let (created, changed, deleted) = queue.sync_schedules(requests.collect()).await?;
+    let (created, changed, deleted) = queue.by(settings_file()).sync_schedules(requests.collect()).await?;
     if created + changed + deleted > 0 {
         tracing::info!(created, changed, deleted, "the schedules of the settings file are in the database");
     }

@@ -190,6 +190,27 @@ impl Form for Span {
     }
 }
 
+/// `https://jobs.example.com`, perhaps with a path.
+#[derive(Debug)]
+pub(super) struct WebAddress;
+
+impl Form for WebAddress {
+    type Value = String;
+
+    fn parse(&self, text: &str) -> Option<String> {
+        #[cfg(feature = "api")]
+        let fine = text.parse::<crate::api::PublicUrl>().is_ok();
+        // Nobody uses it then.
+        #[cfg(not(feature = "api"))]
+        let fine = text.starts_with("http://") || text.starts_with("https://");
+        fine.then(|| text.to_owned())
+    }
+
+    fn allowed(&self) -> String {
+        "http:// or https://, a host, and perhaps a port and a path".into()
+    }
+}
+
 /// One of a few words, each with what it stands for.
 #[derive(Debug)]
 pub(super) struct Choice<T: 'static>(pub(super) &'static [(&'static str, T)]);

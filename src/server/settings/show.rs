@@ -22,6 +22,9 @@ pub(in crate::server) fn show(resolved: &Resolved) -> String {
         let pushed = kind.push.as_ref().map(|endpoint| format!(" and pushed to the endpoint {endpoint}"));
         let _ = writeln!(text, "kind {} is declared in the file{}", kind.definition.kind, pushed.unwrap_or_default());
     }
+    for table in &declared.queues {
+        let _ = writeln!(text, "queue {} is limited in the file", table.queue);
+    }
     for command in &declared.commands {
         let _ = writeln!(text, "kind {} is a command of the file", command.definition.kind);
     }

@@ -36,6 +36,8 @@ pub(in crate::server) struct Settings {
     pub(in crate::server) allow_unsafe_server_settings: bool,
     pub(in crate::server) api_bind_addr: SocketAddr,
     pub(in crate::server) api_hosts: Vec<String>,
+    /// As it was written; it is a valid one.
+    pub(in crate::server) public_url: Option<String>,
     pub(in crate::server) max_connections: usize,
     /// `None`: three quarters of them.
     pub(in crate::server) max_connections_per_address: Option<usize>,
@@ -45,6 +47,7 @@ pub(in crate::server) struct Settings {
     pub(in crate::server) max_queues: u64,
     pub(in crate::server) max_payload_bytes: usize,
     pub(in crate::server) allow_undeclared_kinds: bool,
+    pub(in crate::server) hide_payloads: bool,
     pub(in crate::server) admin_token: Option<String>,
     /// `None`: 4 × cores.
     pub(in crate::server) worker_concurrency: Option<usize>,
@@ -64,6 +67,7 @@ pub(in crate::server) struct Settings {
     pub(in crate::server) retention_succeeded: Duration,
     pub(in crate::server) retention_cancelled: Duration,
     pub(in crate::server) retention_failed: Duration,
+    pub(in crate::server) retention_audit: Duration,
     pub(in crate::server) default_max_attempts: u32,
     pub(in crate::server) default_retry: RetryPolicy,
     pub(in crate::server) log: String,
@@ -94,6 +98,7 @@ impl Settings {
                 .flatten()
                 .map(|name| name.to_string())
                 .collect(),
+            public_url: resolved.get_if_set(&table::PUBLIC_URL)?,
             max_connections: resolved.get(&table::MAX_CONNECTIONS)?,
             max_connections_per_address: resolved.get_if_set(&table::MAX_CONNECTIONS_PER_ADDRESS)?,
             max_enqueues_in_flight: resolved.get(&table::MAX_ENQUEUES_IN_FLIGHT)?,
@@ -102,6 +107,7 @@ impl Settings {
             max_queues: resolved.get(&table::MAX_QUEUES)?,
             max_payload_bytes: resolved.get(&table::MAX_PAYLOAD_BYTES)?,
             allow_undeclared_kinds: resolved.get(&table::ALLOW_UNDECLARED_KINDS)?,
+            hide_payloads: resolved.get(&table::HIDE_PAYLOADS)?,
             admin_token: resolved.get_if_set(&table::ADMIN_TOKEN)?,
             worker_concurrency: resolved.get_if_set(&table::WORKER_CONCURRENCY)?,
             worker_queues: resolved.get_if_set(&table::WORKER_QUEUES)?,
@@ -118,6 +124,7 @@ impl Settings {
             retention_succeeded: resolved.get(&table::RETENTION_SUCCEEDED)?,
             retention_cancelled: resolved.get(&table::RETENTION_CANCELLED)?,
             retention_failed: resolved.get(&table::RETENTION_FAILED)?,
+            retention_audit: resolved.get(&table::RETENTION_AUDIT)?,
             default_max_attempts: resolved.get(&table::DEFAULT_MAX_ATTEMPTS)?,
             default_retry: RetryPolicy::spread(
                 resolved.get(&table::DEFAULT_RETRY_BASE_MS)?,
@@ -151,7 +158,12 @@ fn names_are_free(declarations: &Declarations, built_in: &BuiltInSettings) -> Re
     let way_out = "choose another name, or leave it out of STEADFAST_BUILTIN_KINDS";
     for kind in declarations.kinds.iter().filter(|kind| taken(&kind.definition.kind)) {
         let name = &kind.definition.kind;
-        for (given, key) in [(kind.definition.schema.is_some(), "schema"), (kind.push.is_some(), "push")] {
+        let definition = &kind.definition;
+        for (given, key) in [
+            (definition.schema.is_some(), "schema"),
+            (!definition.hidden.is_empty(), "hidden"),
+            (kind.push.is_some(), "push"),
+        ] {
             if given {
                 let message = format!(
                     "the settings file: [kinds.{name}] is built in: its defaults can be changed, not its {key}; {way_out}"

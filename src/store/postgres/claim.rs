@@ -1,6 +1,7 @@
 //! claim: queued, retrying → running. One claim at a time per store; what it costs does not depend on how many jobs
 //! wait, are finished, or belong to kinds and queues nobody asked for. See `lanes` for where it starts to look.
 
+use std::cmp::Reverse;
 use std::time::Duration;
 
 use deadpool_postgres::Object;
@@ -9,31 +10,42 @@ use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
+use super::claim_limited::{self, UsageLocks};
 use super::core::{Core, decode};
+use super::dead_groups::Ungrouped;
 use super::error::{DbError, Effect, Retries};
+use super::group_lane::ChosenGroups;
 use super::lane_scan::scan;
 use super::lanes::{AskedLanes, Lane, LanePosition};
 use super::lease_checks::{CheckKey, JOBS_PER_CHECK};
 use super::row::{self, JOB_COLUMN_COUNT, LEASE_EXPIRES_AT};
 use super::timestamp::PgTimestamp;
 use crate::job::limits::BATCH_MAX;
-use crate::job::{ErrorText, Lease, LeaseToken};
+use crate::job::{AttemptOutcome, ErrorGroup, ErrorText, Lease, LeaseToken};
+use crate::planted::{Bug, planted};
 use crate::store::{Claim, Claimed, StoreError, UnrunnableJob, warn_throttled};
 
 pub(super) const DEAD_LETTER: &str = "\
 -- dead_letter: claimed just now, but cannot be read and run → failed_permanent, as if it had never been started
 WITH told AS (
-    SELECT t.* FROM unnest($1::uuid[], $2::uuid[], $3::text[]) AS t(id, token, reason)
+    SELECT t.* FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::bigint[], $5::text[])
+        AS t(id, token, reason, error_group, title)
 ),
 dead AS (
     UPDATE SCHEMA.jobs j
     SET status = 'failed_permanent', attempts = j.attempts - 1, last_error = t.reason, finished_at = now(),
         died_at = now(), updated_at = now(), worker = NULL, lease_token = NULL, lease_ms = NULL, lease_expires_at = NULL,
-        started_at = (SELECT a.started_at FROM SCHEMA.attempts a WHERE a.job_id = j.id ORDER BY a.seq DESC LIMIT 1)
+        started_at = (SELECT a.started_at FROM SCHEMA.attempts a WHERE a.job_id = j.id ORDER BY a.seq DESC LIMIT 1),
+        running_group = NULL, unique_key = CASE WHEN j.unique_while = 2 THEN j.unique_key END,
+        error_group = t.error_group
     FROM told t
     WHERE j.id = t.id AND j.lease_token = t.token AND j.lease_expires_at IS NOT NULL
-    RETURNING j.queue, j.kind
+    RETURNING j.id, j.queue, j.kind, j.group_key, j.holds, j.error_group, t.title
 ),
+ended AS (SELECT d.queue, d.kind, d.group_key, d.holds FROM dead d),
+GIVEN_BACK,
+died AS (SELECT d.id, d.queue, d.kind, d.error_group, 'failed' AS outcome, d.title FROM dead d),
+GROUPED,
 moved AS (SELECT d.queue, d.kind, 'running' AS was, 'failed_permanent' AS is_now FROM dead d),
 COUNTED
 SELECT count(*) FROM dead";
@@ -45,8 +57,8 @@ const LOCKED_MAX: usize = 10_000;
 const STEPS_MAX: usize = 4;
 
 /// Whose rows to ask for.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Reach {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Reach {
     /// From each lane as many as are among the best of all.
     Best,
     /// From each lane as many as it may take: others may have locked what looked best.
@@ -66,19 +78,58 @@ pub(super) async fn claim(core: &Core, claim: Claim) -> Result<Claimed, StoreErr
             Err(error) => retries.again(error).await?,
         }
     };
-    let claimed = Claimed::of(&claim, leases(core, claim.lease, gathered.rows).await?);
+    let Gathered { rows, left_out, more, left_ahead, look_again, in_turn, dead, .. } = gathered;
+    dead.group(core).await;
+    let mut leases = leases(core, claim.lease, rows).await?;
+    sort(&mut leases, in_turn);
+    let claimed = Claimed::of(&claim, leases);
     // Lanes that were not asked may have what the others had not.
-    let more = claimed.more || gathered.left_out;
-    let look_again = if more { None } else { core.lanes.look_again(&claim) };
-    Ok(Claimed { more, look_again, ..claimed })
+    let more = claimed.more || left_out || more;
+    let known =
+        || [look_again, core.lanes.look_again(&claim), core.groups.look_again(&claim)].into_iter().flatten().min();
+    let look_again = if more || planted(Bug::RateWithoutLookAgain) { None } else { known() };
+    Ok(Claimed { more, look_again, left_ahead, ..claimed })
 }
 
 /// What a claim has leased so far.
 #[derive(Default)]
-struct Gathered {
-    rows: Vec<Row>,
+pub(super) struct Gathered {
+    pub(super) rows: Vec<Row>,
     /// There are lanes that the last step did not ask.
     left_out: bool,
+    /// Limits have cut what was claimed.
+    pub(super) more: bool,
+    /// Jobs with a limit were not prefetched.
+    pub(super) left_ahead: bool,
+    /// When a limit allows the next start.
+    look_again: Option<Duration>,
+    /// Rows of usage that had been made were not there: the next step makes them again.
+    pub(super) usage_gone: bool,
+    /// The rows are in the order in which groups have taken turns.
+    pub(super) in_turn: bool,
+    /// Those without an attempt left.
+    dead: Ungrouped,
+}
+
+impl Gathered {
+    pub(super) fn look_again_in(&mut self, wait: Duration) {
+        self.look_again = Some(self.look_again.map_or(wait, |sooner| sooner.min(wait)));
+    }
+
+    /// Whether the claim did not start it: no attempt was left, which makes it a dead letter, or its start deadline had
+    /// passed.
+    pub(super) fn is_unstarted(&mut self, row: &Row) -> bool {
+        let is_unstarted = row.try_get::<_, Option<Uuid>>(JOB_COLUMN_COUNT).is_ok_and(|token| token.is_none());
+        // A job that was not started in time has ended as its caller asked.
+        if is_unstarted && row.try_get::<_, &str>(4).is_ok_and(|status| status == "failed_permanent") {
+            let error: &str = row.try_get(15).unwrap_or_default();
+            unrunnable(row, row.try_get(6).unwrap_or(0), error).log();
+            if let (Ok(id), Ok(queue), Ok(kind)) = (row.try_get(0), row.try_get(2), row.try_get(1)) {
+                self.dead.add(id, (queue, kind, error));
+            }
+        }
+        is_unstarted
+    }
 }
 
 async fn try_claim(core: &Core, claim: &Claim) -> Result<Gathered, DbError> {
@@ -96,27 +147,28 @@ async fn try_claim(core: &Core, claim: &Claim) -> Result<Gathered, DbError> {
 }
 
 async fn gather(core: &Core, connection: &Object, claim: &Claim, gathered: &mut Gathered) -> Result<(), DbError> {
-    let looked = core.lanes.scan_is_due();
+    let looked = core.lanes.scan_is_due() || core.groups.is_stale();
     if looked {
         scan(core, connection).await?;
     }
     let reach = if core.lanes.was_short() { Reach::Everything } else { Reach::Best };
-    let is_empty = step(core, connection, claim, reach, gathered).await?;
+    let is_empty = step(core, connection, claim, (reach, UsageLocks::Skip), gathered).await?;
     let has_seen_all = looked && reach == Reach::Everything && is_empty;
     let rows = &gathered.rows;
     if !has_seen_all && !claim.is_full(rows.len(), || payload_bytes(rows)) {
         if !looked && core.lanes.may_scan() {
             scan(core, connection).await?;
         }
-        step(core, connection, &rest(claim, rows), Reach::Everything, gathered).await?;
+        step(core, connection, &rest(claim, rows), (Reach::Everything, UsageLocks::Wait), gathered).await?;
     }
-    // Lanes that were found to be empty make way for others.
+    // Lanes that were found to be empty make way for others, and what the reaper has swept is made again.
     for _ in 0..STEPS_MAX {
+        let is_over = !gathered.left_out && !std::mem::take(&mut gathered.usage_gone);
         let rows = &gathered.rows;
-        if !gathered.left_out || claim.is_full(rows.len(), || payload_bytes(rows)) {
+        if is_over || claim.is_full(rows.len(), || payload_bytes(rows)) {
             break;
         }
-        step(core, connection, &rest(claim, rows), Reach::Everything, gathered).await?;
+        step(core, connection, &rest(claim, rows), (Reach::Everything, UsageLocks::Wait), gathered).await?;
     }
     Ok(())
 }
@@ -127,7 +179,7 @@ fn rest(claim: &Claim, rows: &[Row]) -> Claim {
     Claim { max: claim.max - rows.len(), max_bytes, ..claim.clone() }
 }
 
-fn payload_bytes(rows: &[Row]) -> usize {
+pub(super) fn payload_bytes(rows: &[Row]) -> usize {
     rows.iter().map(|row| row.try_get::<_, &str>(3).map_or(0, str::len)).sum()
 }
 
@@ -136,12 +188,17 @@ async fn step(
     core: &Core,
     connection: &Object,
     claim: &Claim,
-    reach: Reach,
+    (reach, locks): (Reach, UsageLocks),
     gathered: &mut Gathered,
 ) -> Result<bool, DbError> {
     let generation = core.lanes.generation();
     let AskedLanes { lanes, left_out } = core.lanes.for_claim(claim);
-    gathered.left_out = left_out;
+    let ChosenGroups { lanes: groups, left_out: groups_left_out } = core.groups.choose(claim, reach);
+    gathered.left_out = left_out || groups_left_out;
+    if !groups.is_empty() || core.groups.limit_any(&lanes) {
+        let lanes = claim_limited::AskedLanes { ungrouped: &lanes, groups: &groups };
+        return claim_limited::step(core, connection, claim, (reach, locks), lanes, gathered).await;
+    }
     if lanes.is_empty() {
         core.lanes.claimed(generation, std::iter::empty(), true);
         return Ok(true);
@@ -171,7 +228,7 @@ async fn step(
         &(of_each as i64),
     ];
     let mut rows = connection.query(&statement, &params).await?;
-    rows.retain(|row| !log_if_spent(row));
+    rows.retain(|row| !gathered.is_unstarted(row));
     remember_checks(core, &checks, &rows)?;
     let reached = reached(&rows)?;
     let short = !claim.is_full(rows.len(), || payload_bytes(&rows));
@@ -188,15 +245,6 @@ async fn step(
     Ok(is_empty)
 }
 
-/// Whether the claim found no attempt left and made it a dead letter.
-fn log_if_spent(row: &Row) -> bool {
-    let is_spent = row.try_get::<_, Option<Uuid>>(JOB_COLUMN_COUNT).is_ok_and(|token| token.is_none());
-    if is_spent {
-        unrunnable(row, row.try_get(6).unwrap_or(0), row.try_get(15).unwrap_or_default()).log();
-    }
-    is_spent
-}
-
 fn unrunnable(row: &Row, attempts: i32, error: &str) -> UnrunnableJob {
     let job_id = row.try_get::<_, Uuid>(0).map(|id| id.to_string()).unwrap_or_default();
     let kind = row.try_get(1).unwrap_or_default();
@@ -204,7 +252,7 @@ fn unrunnable(row: &Row, attempts: i32, error: &str) -> UnrunnableJob {
 }
 
 /// Keeps in mind which leases each check is about.
-fn remember_checks(core: &Core, checks: &[Uuid], rows: &[Row]) -> Result<(), DbError> {
+pub(super) fn remember_checks(core: &Core, checks: &[Uuid], rows: &[Row]) -> Result<(), DbError> {
     let mut leases: Vec<(PgTimestamp, Vec<Uuid>)> = checks.iter().map(|_| (PgTimestamp::MAX, Vec::new())).collect();
     for row in rows {
         let nth: i64 = row.try_get(JOB_COLUMN_COUNT + 2)?;
@@ -240,7 +288,7 @@ fn reached(rows: &[Row]) -> Result<Vec<(LanePosition, usize)>, DbError> {
     Ok(reached)
 }
 
-/// What was claimed, in order; a row that cannot be read becomes a dead letter with the reason and keeps nobody back.
+/// What was claimed; a row that cannot be read becomes a dead letter with the reason and keeps nobody back.
 async fn leases(core: &Core, lease: Duration, rows: Vec<Row>) -> Result<Vec<Lease>, StoreError> {
     let (mut leases, mut unreadable) = (Vec::with_capacity(rows.len()), UnreadableRows::default());
     for row in &rows {
@@ -257,18 +305,25 @@ async fn leases(core: &Core, lease: Duration, rows: Vec<Row>) -> Result<Vec<Leas
                 let reason = ErrorText::new(reason).as_str().to_owned();
                 // The attempt that the claim has begun is taken back.
                 let attempts = row.try_get::<_, i32>(6).map_or(0, |attempts| attempts - 1);
+                let group = ErrorGroup::of(row.try_get(1).unwrap_or_default(), AttemptOutcome::Failed, &reason, None);
+                unreadable.groups.push(group.fingerprint.as_i64());
+                unreadable.titles.push(group.title);
                 unreadable.jobs.push(unrunnable(row, attempts, &reason));
                 unreadable.reasons.push(reason);
             }
         }
     }
     unreadable.dead_letter(core).await;
-    // Two steps can have claimed in turns.
-    leases.sort_by_key(|lease: &Lease| {
-        let job = lease.job();
-        (std::cmp::Reverse(job.priority), job.run_at, job.id)
-    });
     Ok(leases)
+}
+
+/// Two steps can have claimed in turns.
+fn sort(leases: &mut [Lease], in_turn: bool) {
+    match in_turn {
+        // Within a priority, groups take turns.
+        true => leases.sort_by_key(|lease| Reverse(lease.job().priority)),
+        false => leases.sort_by_key(|lease| (Reverse(lease.job().priority), lease.job().run_at, lease.job().id)),
+    }
 }
 
 /// Claimed rows that cannot be run.
@@ -277,6 +332,8 @@ struct UnreadableRows {
     ids: Vec<Uuid>,
     tokens: Vec<Uuid>,
     reasons: Vec<String>,
+    groups: Vec<i64>,
+    titles: Vec<String>,
     jobs: Vec<UnrunnableJob>,
 }
 
@@ -287,9 +344,12 @@ impl UnreadableRows {
         if self.ids.is_empty() {
             return;
         }
-        let params: [&(dyn ToSql + Sync); 3] = [&self.ids, &self.tokens, &self.reasons];
+        let params: [&(dyn ToSql + Sync); 5] = [&self.ids, &self.tokens, &self.reasons, &self.groups, &self.titles];
         match core.query("claim", Effect::Repeatable, &core.sql.dead_letter, &params).await {
-            Ok(_) => self.jobs.iter().for_each(UnrunnableJob::log),
+            Ok(_) => {
+                self.jobs.iter().for_each(UnrunnableJob::log);
+                core.groups.wake_held();
+            }
             Err(error) => tracing::warn!(?error, "jobs that cannot be read are left to the reaper"),
         }
     }

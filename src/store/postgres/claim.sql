@@ -5,6 +5,11 @@ WITH lane AS MATERIALIZED (
     FROM unnest($1::text[], $2::text[], $3::smallint[], $4::timestamptz[], $5::uuid[]) WITH ORDINALITY
         AS l(queue, kind, priority, run_at, id, nth)
     WHERE NOT EXISTS (SELECT FROM SCHEMA.paused_queues p WHERE p.queue = l.queue)
+      -- So does a limit: claim_limited.sql takes from these.
+      AND NOT EXISTS (SELECT FROM SCHEMA.queue_settings q
+                      WHERE q.queue = l.queue AND (q.concurrency IS NOT NULL OR q.rate_limit IS NOT NULL))
+      AND NOT EXISTS (SELECT FROM SCHEMA.kinds k
+                      WHERE k.kind = l.kind AND (k.concurrency IS NOT NULL OR k.rate_limit IS NOT NULL))
 ),
 wanted AS MATERIALIZED (
     -- How many of the best come from each lane. Looking does not lock, so that the step below locks what it takes and
@@ -35,7 +40,7 @@ picked AS MATERIALIZED (
     SELECT ready.*, row_number() OVER by_position AS nth, sum(ready.bytes) OVER by_position AS bytes_so_far
     FROM wanted w CROSS JOIN LATERAL (
         SELECT j.id, j.priority, j.run_at, j.status, j.attempts, j.max_attempts, j.worker, j.lease_token,
-               j.started_at, j.ended_at, j.outcome, j.last_error, octet_length(j.payload) AS bytes
+               j.started_at, j.ended_at, j.outcome, j.last_error, j.start_deadline, octet_length(j.payload) AS bytes
         FROM SCHEMA.jobs j
         WHERE j.finished_at IS NULL AND j.group_key IS NULL AND j.lease_expires_at IS NULL
           AND j.queue = w.queue AND j.kind = w.kind AND j.priority = w.priority
@@ -50,31 +55,16 @@ picked AS MATERIALIZED (
     ) ranked
     WHERE ranked.nth = 1 OR ranked.bytes_so_far <= $11::bigint
 ),
-spent AS (
-    -- No attempt left, which only a manual edit can have done: starting it would break the table's rules.
-    UPDATE SCHEMA.jobs j
-    SET status = 'failed_permanent', last_error = 'no attempt is left: attempts had reached max_attempts while waiting',
-        finished_at = now(), died_at = now(), updated_at = now(), worker = NULL, lease_token = NULL, ended_at = NULL,
-        outcome = NULL, progress = NULL
-    FROM picked p
-    WHERE j.id = p.id AND p.attempts >= p.max_attempts
-    RETURNING JOB_COLUMNS, j.lease_token, p.status AS was, p.nth
-),
-past AS (
-    INSERT INTO SCHEMA.attempts (job_id, attempt, lease_token, worker, started_at, ended_at, outcome, error)
-    SELECT p.id, CASE WHEN p.outcome IN ('released', 'snoozed') THEN p.attempts + 1 ELSE p.attempts END,
-           p.lease_token, p.worker, p.started_at, p.ended_at, p.outcome,
-           CASE WHEN p.outcome IN ('failed', 'timed_out', 'lease_expired') THEN p.last_error END
-    FROM picked p
-    WHERE p.lease_token IS NOT NULL
-),
+UNSTARTED
+PAST
 started AS (
     UPDATE SCHEMA.jobs j
     SET status = 'running', attempts = p.attempts + 1, worker = $8, lease_token = ($10::uuid[])[p.nth], lease_ms = $9::bigint,
         lease_expires_at = now() + least($9::bigint, j.timeout_ms) * interval '1 millisecond',
-        started_at = now(), ended_at = NULL, outcome = NULL, progress = NULL, updated_at = now()
+        started_at = now(), ended_at = NULL, outcome = NULL, progress = NULL, updated_at = now(), start_deadline = NULL,
+        unique_key = CASE WHEN j.unique_while > 0 THEN j.unique_key END, holds = NULL
     FROM picked p
-    WHERE j.id = p.id AND p.attempts < p.max_attempts
+    WHERE j.id = p.id AND p.attempts < p.max_attempts AND coalesce(p.start_deadline > now(), true)
     RETURNING JOB_COLUMNS, j.lease_token, p.status AS was, p.nth
 ),
 checked AS (
@@ -87,10 +77,10 @@ checked AS (
 moved AS (
     SELECT s.queue, s.kind, s.was, 'running' AS is_now FROM started s
     UNION ALL
-    SELECT s.queue, s.kind, s.was, 'failed_permanent' FROM spent s
+    SELECT s.queue, s.kind, s.was, s.status FROM unstarted s
 ),
 COUNTED
--- Those without an attempt left come along, without a lease: they are logged.
+-- Those that were not started come along, without a lease: they are logged.
 SELECT s.* FROM started s
 UNION ALL
-SELECT s.* FROM spent s
+SELECT u.* FROM unstarted u

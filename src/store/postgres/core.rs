@@ -8,13 +8,17 @@ use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
 use super::counts::ChangeMark;
+use super::dead_groups::KnownGroups;
 use super::error::{DbError, Effect, Retries};
-use super::lanes::Lanes;
+use super::group_lanes::GroupLanes;
+use super::lanes::{LanePosition, Lanes};
 use super::lease_checks::LeaseChecks;
 use super::pool::{Connector, Pool};
 use super::settings::PostgresSettings;
 use super::sql::Sql;
+use super::timestamp::PgTimestamp;
 use super::wake::Notifier;
+use crate::job::JobRecord;
 use crate::store::{RetryPolicies, StoreError};
 
 /// What a write in this session would meet: the session's default, as the server's settings have it by now, or a
@@ -29,8 +33,10 @@ pub(super) struct Core {
     pub(super) heartbeats: Pool,
     pub(super) sql: Sql,
     pub(super) lanes: Lanes,
+    pub(super) groups: GroupLanes,
     pub(super) checks: LeaseChecks,
     pub(super) change_mark: ChangeMark,
+    pub(super) error_groups: KnownGroups,
     pub(super) notifier: Notifier,
     /// The server, for people to read.
     pub(super) shown: Arc<str>,
@@ -46,12 +52,41 @@ impl Core {
             heartbeats: Pool::new(&connector.on_a_thread_of_its_own()?, settings, 1),
             sql: Sql::new(&settings.schema),
             lanes: Lanes::new(settings.low_water_marks, notifier.wake().listen()),
+            groups: GroupLanes::new(notifier.wake().listen()),
             checks: LeaseChecks::default(),
             change_mark: ChangeMark::new(settings.low_water_marks),
+            error_groups: KnownGroups::default(),
             notifier,
             shown: connector.shown.clone(),
             retry: settings.retry.clone(),
         })
+    }
+
+    /// These jobs wait now, by this process.
+    pub(super) fn lower<'j>(&self, jobs: impl Iterator<Item = &'j JobRecord>) {
+        let mut ungrouped = Vec::new();
+        for job in jobs {
+            let lane = LanePosition::from(job);
+            match &job.group_key {
+                Some(group) => self.groups.lower(&lane.0, group.as_str(), lane.1, lane.2),
+                None => ungrouped.push(lane),
+            }
+        }
+        self.lanes.lower(ungrouped.into_iter());
+    }
+
+    /// Something that held jobs back, and may hold them no longer, is gone.
+    pub(super) fn jobs_may_start(&self) {
+        self.groups.wake_held();
+        self.notifier.notify();
+    }
+
+    /// The same for a job of which only this is known.
+    pub(super) fn lower_lane(&self, lane: LanePosition, group: Option<&str>) {
+        match group {
+            Some(group) => self.groups.lower(&lane.0, group, lane.1, lane.2),
+            None => self.lanes.lower(std::iter::once(lane)),
+        }
     }
 
     /// Runs one statement in its own transaction, with retries.
@@ -79,6 +114,13 @@ impl Core {
         };
         let answer = timeout(connection.timeout(), work).await;
         connection.finish(answer)
+    }
+
+    /// The server's time.
+    pub(super) async fn now(&self) -> Result<jiff::Timestamp, StoreError> {
+        let rows = self.query("now", Effect::Repeatable, "SELECT now()", &[]).await?;
+        let row = rows.first().ok_or_else(|| DbError::moved("the server does not tell the time").during("now"))?;
+        decode("now", row.try_get::<_, PgTimestamp>(0)).map(PgTimestamp::timestamp)
     }
 
     /// ping: one round trip, to see that the server answers and takes writes.

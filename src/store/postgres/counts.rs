@@ -18,8 +18,9 @@ use crate::planted::{Bug, planted};
 use crate::store::StoreError;
 
 pub(super) const CHANGE_MARK: &str = "\
--- change_mark: whose changes of the counts may be left, at or above $1: the oldest that are, or that may come
+-- change_mark: whose changes of the counts and of the groups of errors may be left, at or above $1: the oldest that are, or that may come
 SELECT least((SELECT d.xid FROM SCHEMA.count_deltas d WHERE d.xid >= $1::text::xid8 ORDER BY d.xid LIMIT 1),
+             (SELECT d.xid FROM SCHEMA.error_deltas d WHERE d.xid >= $1::text::xid8 ORDER BY d.xid LIMIT 1),
              pg_snapshot_xmin(pg_current_snapshot()))::text";
 
 pub(super) const ROLL_UP: &str = "\
@@ -140,7 +141,10 @@ async fn try_roll_up(core: &Core) -> Result<i64, DbError> {
     let work = async {
         let mark = core.change_mark.raised(core, &connection).await?;
         let statement = connection.prepare_cached(&core.sql.roll_up).await?;
-        Ok(connection.query_one(&statement, &[&STEP, &mark]).await?.try_get(0)?)
+        let taken: i64 = connection.query_one(&statement, &[&STEP, &mark]).await?.try_get(0)?;
+        let statement = connection.prepare_cached(&core.sql.roll_up_errors).await?;
+        let errors: i64 = connection.query_one(&statement, &[&STEP, &mark]).await?.try_get(0)?;
+        Ok(taken.max(errors))
     };
     let answer = timeout(connection.timeout(), work).await;
     connection.finish(answer)

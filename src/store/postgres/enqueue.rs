@@ -13,13 +13,14 @@ use uuid::Uuid;
 
 use super::batch::Flush;
 use super::core::Core;
+use super::enqueue_unique::{self, UniqueStatements, any_unique, stored_key, stored_while};
 use super::error::{self, DbError, Effect, Retries};
 use super::known::digest_of;
 use super::row;
 use super::sql::Sql;
 use super::stored::{PerJob, Stored, whole};
 use super::wake::{Carried, Notification};
-use crate::job::{NewJob, Start};
+use crate::job::{NewJob, Start, StartBy};
 use crate::planted::{Bug, planted};
 use crate::store::{EnqueueAnswer, KeyTaken, StoreError, StoreErrorKind};
 
@@ -115,7 +116,8 @@ enum Atomicity {
 }
 
 fn is_tearable(call: &[NewJob]) -> bool {
-    call.len() > 1 && call.iter().any(|job| job.idempotency_key().is_some())
+    (call.len() > 1 && call.iter().any(|job| job.idempotency_key().is_some()))
+        || call.iter().any(|job| job.unique().is_some())
 }
 
 /// A row that cannot be stored, or a key in a transaction that somebody keeps open. Not if an earlier try may have
@@ -160,11 +162,11 @@ impl EnqueueFlush {
         if atomicity == Atomicity::All && answers.iter().any(Result::is_err) {
             return Ok(answers);
         }
-        let new = answers.iter().flatten().filter(|one| one.created).map(|one| &one.job);
-        self.core.lanes.lower(new.clone().map(Into::into));
+        let new = answers.iter().flatten().filter(|one| one.created || one.replaced).map(|one| &one.job);
+        self.core.lower(new.clone());
         match carried {
             Some(carried) if new.clone().next().is_some() => carried.sent(),
-            _ if new.clone().any(|job| job.run_at <= job.created_at) => self.core.notifier.notify(),
+            _ if new.clone().any(|job| job.run_at <= job.updated_at) => self.core.notifier.notify(),
             _ => (),
         }
         Ok(answers)
@@ -196,6 +198,23 @@ impl EnqueueFlush {
             }
             let known = connection.prepare_cached(&sql.known).await?;
             let get = connection.prepare_cached(&sql.get).await?;
+            if any_unique(jobs) {
+                let statements = UniqueStatements {
+                    insert: connection.prepare_cached(&sql.enqueue_with_options).await?,
+                    free: connection.prepare_cached(&sql.unique_free).await?,
+                    replace: connection.prepare_cached(&sql.unique_replace).await?,
+                    holders: connection.prepare_cached(&sql.unique_holders).await?,
+                    known,
+                    get,
+                };
+                let transaction = connection.transaction().await?;
+                let answers = enqueue_unique::store(&*transaction, &statements, jobs).await?;
+                match answers.iter().all(Result::is_ok) {
+                    true => transaction.commit().await?,
+                    false => transaction.rollback().await?,
+                }
+                return Ok(answers);
+            }
             let transaction = connection.transaction().await?;
             let mut stored = insert(&*transaction, &statement, jobs, notification).await?;
             if !stored.missing().is_empty() {
@@ -241,7 +260,11 @@ impl Drop for InFlight<'_> {
 
 /// The statement that stores these jobs; to be given to [`insert`].
 pub(super) fn insert_sql<'a>(sql: &'a Sql, jobs: &[&NewJob]) -> &'a str {
-    if jobs.len() == 1 { &sql.enqueue_one } else { &sql.enqueue }
+    match jobs {
+        _ if !jobs.iter().all(|job| job.is_plain()) => &sql.enqueue_with_options,
+        [_] => &sql.enqueue_one,
+        _ => &sql.enqueue,
+    }
 }
 
 /// Stores the jobs that are not there yet.
@@ -253,6 +276,9 @@ pub(super) async fn insert<'a>(
 ) -> Result<Stored<'a>, DbError> {
     let columns = Columns::of(jobs);
     let rows = match jobs.len() {
+        _ if statement.params().len() == OPTIONS_PARAMS => {
+            client.query(statement, &columns.params_with_options()).await?
+        }
         1 => {
             client
                 .query(
@@ -285,14 +311,15 @@ pub(super) struct Columns<'a> {
     pub(super) timeout_ms: Vec<Option<i64>>,
     pub(super) keys: Vec<Option<&'a str>>,
     pub(super) digests: Vec<Option<Uuid>>,
+    pub(super) options: OptionColumns<'a>,
 }
 
 impl<'a> Columns<'a> {
     pub(super) fn of(jobs: &[&'a NewJob]) -> Self {
         let mut jobs = jobs.to_vec();
         // In one order everywhere, so that two processes with the same keys wait for each other and not in a circle.
-        jobs.sort_by_key(|job| (job.idempotency_key(), job.id()));
-        let mut columns = Self::default();
+        jobs.sort_by_key(|job| (job.idempotency_key(), job.unique().map(|unique| &*unique.key), job.id()));
+        let mut columns = Self { options: OptionColumns::of(&jobs), ..Self::default() };
         for job in jobs {
             let (at_us, delay_us) = match job.start() {
                 Start::Now => (None, None),
@@ -317,6 +344,23 @@ impl<'a> Columns<'a> {
         columns
     }
 
+    fn params_with_options(&self) -> [&(dyn ToSql + Sync); OPTIONS_PARAMS] {
+        let (mut params, options): ([&(dyn ToSql + Sync); OPTIONS_PARAMS], _) =
+            ([&self.ids; OPTIONS_PARAMS], &self.options);
+        params[..11].copy_from_slice(&self.params());
+        params[11..].copy_from_slice(&[
+            &options.groups,
+            &options.costs,
+            &options.start_by_us,
+            &options.start_within_us,
+            &options.unique_keys,
+            &options.unique_whiles,
+            &options.unique_for_us,
+            &options.unique_shown,
+        ]);
+        params
+    }
+
     fn params(&self) -> [&(dyn ToSql + Sync); 11] {
         [
             &self.ids,
@@ -332,6 +376,7 @@ impl<'a> Columns<'a> {
             &self.digests,
         ]
     }
+
     fn params_of_one<'b>(
         &'b self,
         payload: &'b Option<&str>,
@@ -352,5 +397,48 @@ impl<'a> Columns<'a> {
             payload,
             channel,
         ]
+    }
+}
+
+/// How many parameters the statement has for jobs that are not plain: by it, [`insert`] knows it.
+const OPTIONS_PARAMS: usize = 19;
+
+/// The columns of what plain jobs do not have.
+#[derive(Default)]
+pub(super) struct OptionColumns<'a> {
+    pub(super) groups: Vec<Option<&'a str>>,
+    pub(super) costs: Vec<Option<i32>>,
+    pub(super) start_by_us: Vec<Option<i64>>,
+    pub(super) start_within_us: Vec<Option<i64>>,
+    pub(super) unique_keys: Vec<Option<String>>,
+    pub(super) unique_whiles: Vec<Option<i16>>,
+    pub(super) unique_for_us: Vec<Option<i64>>,
+    pub(super) unique_shown: Vec<Option<String>>,
+}
+
+impl<'a> OptionColumns<'a> {
+    /// Empty if all of them are plain.
+    fn of(jobs: &[&'a NewJob]) -> Self {
+        let mut columns = Self::default();
+        if jobs.iter().all(|job| job.is_plain()) {
+            return columns;
+        }
+        for job in jobs {
+            let (by_us, within_us) = match job.start_by() {
+                Some(StartBy::At(at)) => (Some(at.as_microsecond()), None),
+                Some(StartBy::Within(wait)) => (None, Some(row::micros(wait))),
+                None => (None, None),
+            };
+            columns.groups.push(job.group_key().map(|group| group.as_str()));
+            columns.costs.push(job.cost().map(|cost| cost as i32));
+            columns.start_by_us.push(by_us);
+            columns.start_within_us.push(within_us);
+            columns.unique_keys.push(stored_key(job));
+            columns.unique_whiles.push(stored_while(job));
+            let for_ms = job.unique().and_then(|unique| unique.for_ms);
+            columns.unique_for_us.push(for_ms.map(|ms| ms.saturating_mul(1_000)));
+            columns.unique_shown.push(job.unique().and_then(|unique| serde_json::to_string(unique).ok()));
+        }
+        columns
     }
 }

@@ -4,6 +4,7 @@ use tokio_postgres::{Statement, Transaction};
 
 use super::PostgresStore;
 use super::enqueue::{insert, insert_sql};
+use super::enqueue_unique::{self, UniqueStatements, any_unique};
 use super::error::DbError;
 use super::sql::Sql;
 use super::stored::{PerJob, whole};
@@ -73,6 +74,9 @@ impl PostgresStore {
         }
         let jobs: Vec<&NewJob> = jobs.iter().collect();
         let sql = &self.core.sql;
+        if any_unique(&jobs) {
+            return self.enqueue_unique_in(transaction, &jobs).await;
+        }
         let statement = transaction.prepare(insert_sql(sql, &jobs)).await?;
         // Without a key there is nothing to take back: what fails then breaks the transaction, as SQL errors do.
         let answers = match jobs.iter().any(|job| job.idempotency_key().is_some()) {
@@ -92,6 +96,31 @@ impl PostgresStore {
             let channel = channel(&self.schema);
             transaction.execute("SELECT pg_catalog.pg_notify($1, '')", &[&channel]).await?;
         }
+        Ok(whole(answers))
+    }
+
+    async fn enqueue_unique_in(
+        &self,
+        transaction: &mut Transaction<'_>,
+        jobs: &[&NewJob],
+    ) -> Result<EnqueueAnswer, DbError> {
+        let sql = &self.core.sql;
+        let statements = UniqueStatements {
+            insert: transaction.prepare(&sql.enqueue_with_options).await?,
+            free: transaction.prepare(&sql.unique_free).await?,
+            replace: transaction.prepare(&sql.unique_replace).await?,
+            holders: transaction.prepare(&sql.unique_holders).await?,
+            known: transaction.prepare(&sql.known).await?,
+            get: transaction.prepare(&sql.get).await?,
+        };
+        let within = transaction.savepoint("steadfast_enqueue").await?;
+        let answers = enqueue_unique::store(&within, &statements, jobs).await?;
+        match answers.iter().all(Result::is_ok) {
+            true => within.commit().await?,
+            false => within.rollback().await?,
+        }
+        let channel = channel(&self.schema);
+        transaction.execute("SELECT pg_catalog.pg_notify($1, '')", &[&channel]).await?;
         Ok(whole(answers))
     }
 }

@@ -51,6 +51,12 @@ impl DbError {
         self.kind == StoreErrorKind::Rejected
     }
 
+    /// Another transaction held a row locked for too long.
+    pub(super) fn is_lock_timeout(&self) -> bool {
+        let source = self.source.as_ref().and_then(|source| source.downcast_ref::<Cause>());
+        source.and_then(Cause::state) == Some(&SqlState::LOCK_NOT_AVAILABLE)
+    }
+
     /// Something changed in between; look again.
     pub(super) fn moved(what: &'static str) -> Self {
         Self { kind: StoreErrorKind::Internal, conflict: true, source: Some(what.into()) }

@@ -14,32 +14,49 @@
 //! Nothing here logs what is stored, but the driver does: at `debug` it prints the parameters of every statement. A program
 //! that embeds this keeps the target `tokio_postgres` at `warn` in its own log filter.
 
+mod audit;
 mod batch;
 mod claim;
+mod claim_limited;
 mod core;
 mod counts;
+mod dead_groups;
 mod driver;
 mod enqueue;
 mod enqueue_in;
+mod enqueue_unique;
 mod error;
+mod errors;
+mod explain;
 mod extend;
+mod group_lane;
+mod group_lanes;
+mod group_scan;
 mod kinds;
 mod known;
 mod lane_map;
 mod lane_scan;
 mod lanes;
 mod lease_checks;
+mod limits;
+mod list;
+mod list_waiting;
 mod lookup;
 mod migrate;
 #[cfg(all(feature = "server", feature = "api", feature = "sqlite", feature = "worker"))]
 mod observe;
 mod open;
+mod operation_jobs;
+mod operation_steps;
+mod operations;
 mod operator;
+mod operator_traits;
 mod pool;
 mod queues;
 mod reap;
 mod row;
 mod schedules;
+mod sessions;
 mod settings;
 mod settle;
 mod sql;
@@ -52,6 +69,8 @@ mod timestamp;
 mod tls;
 mod tokens;
 mod wake;
+mod worker_list;
+mod workers;
 
 use std::fmt;
 use std::sync::Arc;
@@ -75,15 +94,18 @@ use self::pool::Connector;
 use self::settle::SettleFlush;
 use super::sealed::Sealed;
 use super::{
-    Cancel, Cancelled, CatalogStore, Claim, Claimed, Delete, DeleteKind, DeleteSchedule, DeleteToken, Deleted,
-    DueSchedules, Enqueued, Extend, Extended, JobStore, KindPut, Known, List, ListSchedules, ListTicks, NotStored,
-    OpenError, Page, Pause, PauseSchedule, PerItem, Prune, Pruned, PutKind, PutSchedule, PutToken, Reap, Reaped,
-    Redrive, Redriven, Resume, ResumeSchedule, RunSchedule, ScheduleDeleted, SchedulePage, SchedulePut, ScheduleRan,
-    ScheduleStore, ScheduleTicked, SchedulesDue, SchedulesSynced, Settle, Settled, Stats, StatsRequest, Store,
-    StoreError, SyncSchedules, TickSchedule, TokenDeleted, TokenPut, TokenRecord, Wake,
+    Cancel, Cancelled, CatalogStore, Claim, Claimed, Delete, DeleteGroup, DeleteKind, DeleteSchedule, DeleteToken,
+    Deleted, DueSchedules, Enqueued, Extend, Extended, JobStore, KindPut, Known, LimitStore, LimitsPage, LimitsRequest,
+    List, ListSchedules, ListTicks, NotStored, OpenError, Page, Pause, PauseSchedule, PerItem, Prune, Pruned, PutGroup,
+    PutKind, PutQueue, PutSchedule, PutToken, QueueLimits, Reap, Reaped, Redrive, Redriven, Resume, ResumeSchedule,
+    RunSchedule, ScheduleDeleted, SchedulePage, SchedulePut, ScheduleRan, ScheduleStore, ScheduleTicked, SchedulesDue,
+    SchedulesSynced, SettingsPut, Settle, Settled, Stats, StatsRequest, Store, StoreError, SyncSchedules, TickSchedule,
+    TokenDeleted, TokenList, TokenPut, Wake,
 };
 use crate::job::schedule::{ScheduleRecord, TickRecord};
-use crate::job::{AttemptRecord, JobId, JobRecord, KindDefinition, NewJob, ScheduleName};
+use crate::job::{
+    AttemptRecord, JobFacts, JobId, JobRecord, KindDefinition, NewJob, QueueFacts, QueueName, ScheduleName,
+};
 
 /// Jobs in a PostgreSQL database.
 pub struct PostgresStore {
@@ -165,15 +187,15 @@ impl JobStore for PostgresStore {
     }
 
     async fn cancel(&self, cancel: Cancel) -> PerItem<Cancelled> {
-        operator::cancel(&self.core, cancel.ids).await
+        operator::cancel(&self.core, cancel).await
     }
 
     async fn redrive(&self, redrive: Redrive) -> PerItem<Redriven> {
-        operator::redrive(&self.core, redrive.ids).await
+        operator::redrive(&self.core, redrive).await
     }
 
     async fn delete(&self, delete: Delete) -> PerItem<Deleted> {
-        operator::delete(&self.core, delete.ids).await
+        operator::delete(&self.core, delete).await
     }
 
     async fn prune(&self, prune: Prune) -> Result<Pruned, StoreError> {
@@ -185,7 +207,7 @@ impl JobStore for PostgresStore {
     }
 
     async fn list(&self, list: List) -> Result<Page, StoreError> {
-        lookup::list(&self.core, list).await
+        list::list(&self.core, list).await
     }
 
     async fn attempts(&self, id: JobId) -> Result<Option<Vec<AttemptRecord>>, StoreError> {
@@ -200,19 +222,19 @@ impl JobStore for PostgresStore {
 #[async_trait]
 impl CatalogStore for PostgresStore {
     async fn pause(&self, pause: Pause) -> Result<(), StoreError> {
-        queues::pause(&self.core, pause.queue).await
+        queues::pause(&self.core, pause).await
     }
 
     async fn resume(&self, resume: Resume) -> Result<(), StoreError> {
-        queues::resume(&self.core, resume.queue).await
+        queues::resume(&self.core, resume).await
     }
 
     async fn put_kind(&self, put: PutKind) -> Result<KindPut, StoreError> {
-        kinds::put_kind(&self.core, put.definition).await
+        kinds::put_kind(&self.core, put).await
     }
 
     async fn delete_kind(&self, delete: DeleteKind) -> Result<bool, StoreError> {
-        kinds::delete_kind(&self.core, delete.kind).await
+        kinds::delete_kind(&self.core, delete).await
     }
 
     async fn kinds(&self) -> Result<Vec<KindDefinition>, StoreError> {
@@ -220,10 +242,10 @@ impl CatalogStore for PostgresStore {
     }
 
     async fn put_token(&self, put: PutToken) -> Result<TokenPut, StoreError> {
-        tokens::put_token(&self.core, put.token).await
+        tokens::put_token(&self.core, put).await
     }
 
-    async fn tokens(&self) -> Result<Vec<TokenRecord>, StoreError> {
+    async fn tokens(&self) -> Result<TokenList, StoreError> {
         tokens::tokens(&self.core).await
     }
 
@@ -232,7 +254,7 @@ impl CatalogStore for PostgresStore {
     }
 
     async fn delete_token(&self, delete: DeleteToken) -> Result<TokenDeleted, StoreError> {
-        tokens::delete_token(&self.core, delete.id, delete.last_admin).await
+        tokens::delete_token(&self.core, delete).await
     }
 }
 
@@ -263,11 +285,11 @@ impl ScheduleStore for PostgresStore {
     }
 
     async fn pause_schedule(&self, pause: PauseSchedule) -> Result<Option<ScheduleRecord>, StoreError> {
-        schedules::pause_schedule(&self.core, pause.name).await
+        schedules::pause_schedule(&self.core, pause).await
     }
 
     async fn resume_schedule(&self, resume: ResumeSchedule) -> Result<Option<ScheduleRecord>, StoreError> {
-        schedules::resume_schedule(&self.core, resume.name).await
+        schedules::resume_schedule(&self.core, resume).await
     }
 
     async fn run_schedule(&self, run: RunSchedule) -> Result<ScheduleRan, StoreError> {
@@ -280,6 +302,37 @@ impl ScheduleStore for PostgresStore {
 
     async fn tick_schedules(&self, ticked: Vec<TickSchedule>) -> PerItem<ScheduleTicked> {
         ticks::tick_schedules(&self.core, ticked).await
+    }
+}
+
+#[async_trait]
+impl LimitStore for PostgresStore {
+    async fn put_queue(&self, put: PutQueue) -> Result<SettingsPut, StoreError> {
+        limits::put_queue(&self.core, put).await
+    }
+
+    async fn queue(&self, queue: QueueName) -> Result<QueueLimits, StoreError> {
+        limits::queue(&self.core, queue).await
+    }
+
+    async fn put_group(&self, put: PutGroup) -> Result<SettingsPut, StoreError> {
+        limits::put_group(&self.core, put).await
+    }
+
+    async fn delete_group(&self, delete: DeleteGroup) -> Result<bool, StoreError> {
+        limits::delete_group(&self.core, delete).await
+    }
+
+    async fn limits(&self, request: LimitsRequest) -> Result<LimitsPage, StoreError> {
+        limits::limits(&self.core, request).await
+    }
+
+    async fn explain(&self, id: JobId) -> Result<Option<JobFacts>, StoreError> {
+        explain::explain(&self.core, id).await
+    }
+
+    async fn explain_queue(&self, queue: QueueName) -> Result<QueueFacts, StoreError> {
+        explain::explain_queue(&self.core, queue).await
     }
 }
 

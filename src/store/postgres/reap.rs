@@ -9,7 +9,8 @@ use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
-use super::core::Core;
+use super::core::{Core, decode};
+use super::dead_groups::Ungrouped;
 use super::error::{DbError, Effect, Retries};
 use super::lease_checks::{CheckKey, JOBS_PER_CHECK};
 use super::settle::Endings;
@@ -18,6 +19,22 @@ use super::{counts, lease_checks, row};
 use crate::job::limits::BATCH_MAX;
 use crate::job::{Ending, Expiry, LeaseKey, RetryPolicy, RunningJob, Transition, decide};
 use crate::store::{Reap, Reaped, StoreError, warn_throttled};
+
+pub(super) const EXPIRE_UNSTARTED: &str = "\
+-- reap: queued, retrying → cancelled, for jobs that were to start by a time that has passed and that no claim has found
+WITH picked AS MATERIALIZED (
+    SELECT j.id, j.status, j.attempts, j.max_attempts, j.start_deadline, 1::bigint AS nth
+    FROM SCHEMA.jobs j
+    WHERE j.start_deadline IS NOT NULL AND j.start_deadline <= now()
+    ORDER BY j.start_deadline, j.id
+    LIMIT 500
+    FOR UPDATE SKIP LOCKED
+),
+UNSTARTED
+moved AS (SELECT s.queue, s.kind, s.was, s.status AS is_now FROM unstarted s),
+COUNTED
+-- What could not have been started at all is a dead letter, and gets its group next.
+SELECT s.id, s.queue, s.kind, s.last_error, s.status = 'failed_permanent' FROM unstarted s";
 
 /// 64 checks, at most 6,400 leases to look up: some tens of milliseconds.
 const CHECKS_PER_PASS: i64 = 64;
@@ -28,6 +45,23 @@ const PASSES_MAX: usize = 256;
 pub(super) async fn reap(core: &Core, reap: Reap) -> Result<Vec<Reaped>, StoreError> {
     lease_checks::delete_ended(core).await;
     let reaped = reap_due(core, reap.limit.min(BATCH_MAX)).await?;
+    // Those nobody claims: their queue is paused, or has no worker.
+    let (expired, mut dead) =
+        (core.query("reap", Effect::Repeatable, &core.sql.expire_unstarted, &[]).await?, Ungrouped::default());
+    for row in &expired {
+        if decode("reap", row.try_get(4))? {
+            let job = (row.try_get(1)).and_then(|queue| Ok((queue, row.try_get(2)?, row.try_get(3)?)));
+            dead.add(decode("reap", row.try_get(0))?, decode("reap", job)?);
+        }
+    }
+    dead.group(core).await;
+    if !expired.is_empty() {
+        // Those behind them in strict groups.
+        core.jobs_may_start();
+    }
+    if core.groups.sweep_is_due() {
+        core.query("reap", Effect::Repeatable, &core.sql.sweep_usage, &[]).await?;
+    }
     // The reaper comes by regularly, which makes it a good time to tidy up.
     if let Err(error) = counts::roll_up(core).await {
         tracing::debug!(?error, "counts are rolled up another time");
@@ -79,11 +113,15 @@ async fn try_pass(core: &Core, limit: usize, from: CheckKey) -> Result<(Vec<Reap
         let (mut endings, mut reaped, mut last) = (Endings::default(), Vec::new(), None);
         for row in transaction.query(&find, &params).await? {
             if row.try_get::<_, Option<Uuid>>(0)?.is_none() {
-                let is_full = row.try_get::<_, i64>(11)? >= CHECKS_PER_PASS;
-                last = Some((CheckKey { at: row.try_get(9)?, id: row.try_get(10)? }, is_full));
+                let is_full = row.try_get::<_, i64>(12)? >= CHECKS_PER_PASS;
+                last = Some((CheckKey { at: row.try_get(10)?, id: row.try_get(11)? }, is_full));
                 continue;
             }
-            let (lease, attempts, [to, to_if_cancelling], mut answer) = ending(&row)?;
+            if endings.is_empty() {
+                core.error_groups.refresh(core, &*transaction).await?;
+            }
+            let (lease, attempts, [mut to, to_if_cancelling], mut answer) = ending(&row)?;
+            core.error_groups.admit(&mut to, row.try_get(2)?, row.try_get(9)?);
             answer.to = if row.try_get(6)? { to_if_cancelling.to } else { to.to };
             reaped.push((row.try_get::<_, PgTimestamp>(8)?, answer));
             endings.add(lease, to, to_if_cancelling, attempts);
@@ -115,7 +153,7 @@ fn ending(row: &Row) -> Result<(LeaseKey, u32, [Transition; 2], Reaped), DbError
     // Not used: an expired attempt waits no longer.
     let retry = RetryPolicy::default();
     let max_attempts = row::count(row.try_get(5)?);
-    let running = RunningJob { attempts, max_attempts, cancel_requested: false, retry: &retry, jitter: 0.0 };
+    let running = RunningJob { kind: row.try_get(2)?, jitter: 0.0, ..RunningJob::new(attempts, max_attempts, &retry) };
     let to = decide(Ending::Expired(expiry), running);
     let to_if_cancelling = decide(Ending::Expired(expiry), RunningJob { cancel_requested: true, ..running });
     let reaped = Reaped {

@@ -23,7 +23,7 @@ expired AS MATERIALIZED (
         CROSS JOIN LATERAL (
             SELECT j.id, j.lease_token, j.kind, j.worker, j.attempts, j.max_attempts, j.cancel_requested,
                    coalesce(j.lease_expires_at >= j.started_at + j.timeout_ms * interval '1 millisecond', false) AS is_deadline,
-                   j.lease_expires_at
+                   j.lease_expires_at, j.queue
             FROM SCHEMA.jobs j
             WHERE j.id = l.id AND j.lease_expires_at <= now()
             LIMIT 1
@@ -44,5 +44,5 @@ checked AS (
 SELECT e.*, NULL::timestamptz, NULL::uuid, NULL::bigint FROM expired e
 UNION ALL
 -- How far this went.
-(SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, d.at, d.id, (SELECT count(*) FROM due)
+(SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, d.at, d.id, (SELECT count(*) FROM due)
  FROM due d ORDER BY d.at DESC, d.id DESC LIMIT 1)

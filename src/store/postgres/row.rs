@@ -14,10 +14,11 @@ use crate::job::{JobId, JobRecord, Json, Kind, QueueName, Status, WorkerId};
 /// The columns of `jobs` (as `j`) that [`job`] reads, in its order.
 pub(super) const JOB_COLUMNS: &str = "j.id, j.kind, j.queue, j.payload, j.status, j.priority, j.attempts, \
      j.max_attempts, j.run_at, j.timeout_ms, j.idempotency_key, j.cancel_requested, j.worker, j.started_at, \
-     j.lease_expires_at, j.last_error, j.result, j.progress, j.created_at, j.updated_at, j.finished_at";
+     j.lease_expires_at, j.last_error, j.result, j.progress, j.created_at, j.updated_at, j.finished_at, j.group_key, \
+     j.cost, j.start_by, j.unique_shown, j.error_group";
 
 /// How many columns that is.
-pub(super) const JOB_COLUMN_COUNT: usize = 21;
+pub(super) const JOB_COLUMN_COUNT: usize = 26;
 
 /// Where among them the end of the lease is.
 pub(super) const LEASE_EXPIRES_AT: usize = 14;
@@ -39,6 +40,11 @@ macro_rules! job_from {
         let created_at: PgTimestamp = row.try_get(18)?;
         let updated_at: PgTimestamp = row.try_get(19)?;
         let finished_at: Option<PgTimestamp> = row.try_get(20)?;
+        let group_key: Option<&str> = row.try_get(21)?;
+        let cost: Option<i32> = row.try_get(22)?;
+        let start_by: Option<PgTimestamp> = row.try_get(23)?;
+        let unique: Option<&str> = row.try_get(24)?;
+        let error_group: Option<i64> = row.try_get(25)?;
         $crate::job::JobRecord {
             id: $crate::store::postgres::row::id(row.try_get(0)?),
             kind,
@@ -51,11 +57,16 @@ macro_rules! job_from {
             run_at: run_at.timestamp(),
             timeout_ms: timeout_ms.map(|ms| ms.max(0) as u64),
             idempotency_key: row.try_get(10)?,
+            group_key: group_key.map($crate::job::GroupKey::stored),
+            cost: cost.map($crate::store::postgres::row::count),
+            start_by: start_by.map(PgTimestamp::timestamp),
+            unique: unique.and_then(|text| serde_json::from_str(text).ok()),
             cancel_requested: row.try_get(11)?,
             locked_by: worker.filter(|_| is_running).map($crate::store::postgres::row::worker),
             locked_at: started_at.filter(|_| is_running).map(PgTimestamp::timestamp),
             lease_expires_at: lease_expires_at.map(PgTimestamp::timestamp),
             last_error: row.try_get(15)?,
+            error_group: error_group.map($crate::job::Fingerprint::from_i64),
             result: result.map($crate::store::postgres::row::json),
             progress: progress.and_then(|text| serde_json::from_str(text).ok()),
             created_at: created_at.timestamp(),

@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use tokio::time::timeout;
 use tokio_postgres::Row;
 
+use super::audit;
 use super::core::{Core, decode};
 use super::enqueue::{insert, insert_sql};
 use super::error::{DbError, Effect, Retries};
@@ -16,9 +17,10 @@ use crate::job::schedule::{
     ScheduleCounts, ScheduleRecord, ScheduleSource, ScheduleSpec, ScheduleState, SkippedTick, TickFate, TickRecord,
 };
 use crate::job::{Kind, ScheduleName};
+use crate::store::audit_entry::{schedule_deleted, schedule_put, schedule_ran, schedule_switched, schedules_synced};
 use crate::store::{
-    DeleteSchedule, Enqueued, ListSchedules, ListTicks, PutSchedule, RunSchedule, ScheduleDeleted, SchedulePage,
-    SchedulePut, ScheduleRan, SchedulesSynced, StoreError, SyncSchedules,
+    Actor, DeleteSchedule, Enqueued, ListSchedules, ListTicks, PauseSchedule, PutSchedule, ResumeSchedule, RunSchedule,
+    ScheduleDeleted, SchedulePage, SchedulePut, ScheduleRan, SchedulesSynced, StoreError, SyncSchedules,
 };
 
 /// The columns of `schedules` (as `s`) that [`schedule_from`] reads, in its order.
@@ -192,6 +194,7 @@ async fn try_put(core: &Core, tx: &Transaction<'_>, put: &PutSchedule) -> Result
         }
         let record = ScheduleRecord::new(put.name.clone(), put.spec.clone(), put.source, now);
         write(core, tx, &record).await?;
+        audit::record(core, tx, &schedule_put(put, None, &record)).await?;
         return Ok(SchedulePut::Created(record));
     };
     if found.source == ScheduleSource::Config && put.source != ScheduleSource::Config {
@@ -202,6 +205,7 @@ async fn try_put(core: &Core, tx: &Transaction<'_>, put: &PutSchedule) -> Result
         Some(_) if found.is_due(now) && !put.drop_due_tick => Ok(SchedulePut::TickDue),
         Some(edited) => {
             write(core, tx, &edited).await?;
+            audit::record(core, tx, &schedule_put(put, Some(&found), &edited)).await?;
             Ok(SchedulePut::Changed(edited))
         }
     }
@@ -218,6 +222,7 @@ async fn try_delete(core: &Core, tx: &Transaction<'_>, delete: &DeleteSchedule) 
     }
     let statement = tx.prepare_cached(&core.sql.delete_schedules).await?;
     tx.execute(&statement, &[&vec![delete.name.as_str()]]).await?;
+    audit::record(core, tx, &schedule_deleted(delete, &found)).await?;
     Ok(ScheduleDeleted::Deleted)
 }
 
@@ -257,34 +262,43 @@ async fn try_sync(core: &Core, tx: &Transaction<'_>, sync: &SyncSchedules) -> Re
     for record in created.iter().chain(&changed) {
         write(core, tx, record).await?;
     }
+    if let Some(entry) = schedules_synced(sync, &created, &changed, &gone) {
+        audit::record(core, tx, &entry).await?;
+    }
     Ok(SchedulesSynced::done(created.len(), changed.len(), gone.len()))
 }
 
-pub(super) async fn pause_schedule(core: &Core, name: ScheduleName) -> Result<Option<ScheduleRecord>, StoreError> {
-    in_transaction!(core, "pause_schedule", |tx| change(core, &tx, &name, ScheduleRecord::paused))
+pub(super) async fn pause_schedule(core: &Core, pause: PauseSchedule) -> Result<Option<ScheduleRecord>, StoreError> {
+    let act = ("pause_schedule", pause.by.as_ref());
+    in_transaction!(core, "pause_schedule", |tx| change(core, &tx, &pause.name, act, ScheduleRecord::paused))
 }
 
-pub(super) async fn resume_schedule(core: &Core, name: ScheduleName) -> Result<Option<ScheduleRecord>, StoreError> {
-    in_transaction!(core, "resume_schedule", |tx| change(core, &tx, &name, ScheduleRecord::resumed))
+pub(super) async fn resume_schedule(core: &Core, resume: ResumeSchedule) -> Result<Option<ScheduleRecord>, StoreError> {
+    let act = ("resume_schedule", resume.by.as_ref());
+    in_transaction!(core, "resume_schedule", |tx| change(core, &tx, &resume.name, act, ScheduleRecord::resumed))
 }
 
 async fn change(
     core: &Core,
     tx: &Transaction<'_>,
     name: &ScheduleName,
+    (action, by): (&'static str, Option<&Actor>),
     change: fn(&ScheduleRecord, Timestamp) -> ScheduleRecord,
 ) -> Result<Option<ScheduleRecord>, DbError> {
     let Some(found) = lock(core, tx, name).await? else { return Ok(None) };
     let (_, now) = count_and_now(core, tx).await?;
     let changed = change(&found, now);
     write(core, tx, &changed).await?;
+    if let Some(entry) = schedule_switched(action, by, (&found, &changed)) {
+        audit::record(core, tx, &entry).await?;
+    }
     Ok(Some(changed))
 }
 
 pub(super) async fn run_schedule(core: &Core, run: RunSchedule) -> Result<ScheduleRan, StoreError> {
     let ran: Result<ScheduleRan, StoreError> = in_transaction!(core, "run_schedule", |tx| try_run(core, &tx, &run));
-    if let Ok(ScheduleRan::Enqueued(Enqueued { created: true, job })) = &ran {
-        core.lanes.lower(std::iter::once(job.into()));
+    if let Ok(ScheduleRan::Enqueued(Enqueued { created: true, job, .. })) = &ran {
+        core.lower(std::iter::once(job));
         core.notifier.notify();
     }
     ran
@@ -310,7 +324,7 @@ async fn try_run(core: &Core, tx: &Transaction<'_>, run: &RunSchedule) -> Result
             let get = tx.prepare_cached(&core.sql.get).await?;
             let found = tx.query_opt(&get, &[&vec![*by.as_uuid()]]).await?;
             let found = found.ok_or_else(|| DbError::moved("a key was taken, and free again a moment later"))?;
-            Enqueued { created: false, job: row::job(&found)? }
+            Enqueued { created: false, replaced: false, job: row::job(&found)? }
         }
         None => return Err(DbError::moved("no answer")),
     };
@@ -321,6 +335,7 @@ async fn try_run(core: &Core, tx: &Transaction<'_>, run: &RunSchedule) -> Result
         let mut ticks = NewTicks::default();
         ticks.add(&run.name, &fired);
         write_ticks(core, tx, &ticks).await?;
+        audit::record(core, tx, &schedule_ran(run, enqueued.job.id)).await?;
     }
     Ok(ScheduleRan::Enqueued(enqueued))
 }

@@ -26,7 +26,7 @@ use crate::store::{FailedAttempt, PerItem, Settle, Settled, StoreError, StoreErr
 
 pub(super) const SETTLE_FACTS: &str = "\
 -- settle: what decide needs to know of the attempts that are still held
-SELECT j.lease_token, j.attempts, j.max_attempts, k.retry, j.kind
+SELECT j.lease_token, j.attempts, j.max_attempts, k.retry, j.kind, j.queue
 FROM unnest($1::uuid[], $2::uuid[]) AS t(id, token)
 JOIN SCHEMA.jobs j ON j.id = t.id AND j.lease_token = t.token AND j.lease_expires_at IS NOT NULL
 LEFT JOIN SCHEMA.kinds k ON k.kind = j.kind";
@@ -40,15 +40,29 @@ LEFT JOIN SCHEMA.attempts a ON a.job_id = t.id AND a.lease_token = t.token
 WHERE coalesce(j.outcome, a.outcome) IS NOT NULL";
 
 pub(super) const SETTLE_LOCKED: &str = "\
--- settle: which of these jobs another transaction holds locked
+-- settle: which of these jobs another transaction holds locked, or what they count for
 WITH free AS MATERIALIZED (
     SELECT j.id
     FROM unnest($1::uuid[]) AS t(id) JOIN SCHEMA.jobs j ON j.id = t.id
     FOR NO KEY UPDATE OF j SKIP LOCKED
 )
+-- What a lease counts for is locked with it.
+, held AS MATERIALIZED (
+    SELECT j.id, u.scope, u.name, u.grp
+    FROM unnest($1::uuid[]) AS t(id) JOIN SCHEMA.jobs j ON j.id = t.id AND j.holds IS NOT NULL
+        JOIN SCHEMA.usage u ON (u.scope = 'queue' AND u.name = j.queue AND u.grp = '' AND j.holds & 1 <> 0)
+            OR (u.scope = 'kind' AND u.name = j.kind AND u.grp = '' AND j.holds & 2 <> 0)
+            OR (u.scope = 'group' AND u.name = j.queue AND u.grp = j.group_key AND j.holds & 4 <> 0)
+), free_usage AS MATERIALIZED (
+    SELECT u.scope, u.name, u.grp
+    FROM SCHEMA.usage u JOIN (SELECT DISTINCT h.scope, h.name, h.grp FROM held h) h USING (scope, name, grp)
+    FOR NO KEY UPDATE OF u SKIP LOCKED
+)
 SELECT j.id
 FROM unnest($1::uuid[]) AS t(id) JOIN SCHEMA.jobs j ON j.id = t.id
-WHERE NOT EXISTS (SELECT FROM free f WHERE f.id = t.id)";
+WHERE NOT EXISTS (SELECT FROM free f WHERE f.id = t.id)
+   OR EXISTS (SELECT FROM held h WHERE h.id = t.id
+              AND NOT EXISTS (SELECT FROM free_usage f WHERE f.scope = h.scope AND f.name = h.name AND f.grp = h.grp))";
 
 /// Settles what has gathered.
 pub(super) struct SettleFlush(pub(super) Arc<Core>);
@@ -159,6 +173,7 @@ struct Fact {
     /// As it is stored with the kind.
     retry: Option<RetryPolicy>,
     kind: Kind,
+    queue: String,
 }
 
 /// Success and cancellation end a job whatever is known of it.
@@ -182,6 +197,7 @@ async fn facts(core: &Core, connection: &Object, settles: &[Settle]) -> Result<H
             max_attempts: row::count(row.try_get(2)?),
             retry: retry.and_then(|text| serde_json::from_str(text).ok()),
             kind: row::kind(row.try_get(4)?),
+            queue: row.try_get(5)?,
         };
         facts.insert(row.try_get(0)?, fact);
     }
@@ -195,6 +211,9 @@ async fn write(
     settles: &[Settle],
     facts: &HashMap<Uuid, Fact>,
 ) -> Result<HashSet<LeaseKey>, DbError> {
+    if settles.iter().any(|settle| settle.outcome.recorded_as().has_error()) {
+        core.error_groups.refresh(core, &***connection).await?;
+    }
     let (mut endings, mut failures) = (Endings::default(), Vec::new());
     for settle in settles {
         let fact = facts.get(settle.lease.token.as_uuid());
@@ -203,11 +222,13 @@ async fn write(
         }
         let (attempts, max_attempts) = fact.map_or((1, 1), |fact| (fact.attempts, fact.max_attempts));
         let stored = fact.and_then(|fact| fact.retry.as_ref());
-        let retry = core.retry.or_stored(stored, fact.map_or("", |fact| fact.kind.as_str()));
+        let kind = fact.map_or("", |fact| fact.kind.as_str());
+        let retry = core.retry.or_stored(stored, kind);
         let ending = Ending::Reported(&settle.outcome);
-        let running = RunningJob { attempts, max_attempts, cancel_requested: false, retry, jitter: fastrand::f64() };
-        let (to, to_if_cancelling) =
+        let running = RunningJob { kind, jitter: fastrand::f64(), ..RunningJob::new(attempts, max_attempts, retry) };
+        let (mut to, to_if_cancelling) =
             (decide(ending, running), decide(ending, RunningJob { cancel_requested: true, ..running }));
+        core.error_groups.admit(&mut to, kind, fact.map_or("", |fact| fact.queue.as_str()));
         let failed = fact.zip(to.error.as_ref()).map(|(fact, error)| FailedAttempt {
             job_id: settle.lease.job_id,
             kind: fact.kind.clone(),
@@ -301,6 +322,7 @@ impl Endings {
         let row = client.query_one(statement, &[&ids, &tokens, &self.results()]).await?;
         let mut written = WrittenEndings::default();
         written.read_leases(&row)?;
+        written.freed = row.try_get(2)?;
         Ok(written)
     }
 
@@ -328,8 +350,22 @@ impl Endings {
             self.rows.iter().map(|row| row.to.run_in.map(row::micros).unwrap_or_default()).collect();
         let errors: Vec<Option<&str>> = self.rows.iter().map(|row| row.to.error.as_ref().map(|e| e.as_str())).collect();
         let results = self.results();
-        let params: [&(dyn ToSql + Sync); 9] =
-            [&ids, &tokens, &recorded, &to, &to_if_cancelling, &given_back, &run_in_us, &errors, &results];
+        let groups = || self.rows.iter().map(|row| row.to.error_group.as_ref());
+        let error_groups: Vec<Option<i64>> = groups().map(|group| Some(group?.fingerprint.as_i64())).collect();
+        let titles: Vec<Option<&str>> = groups().map(|group| Some(group?.title.as_str())).collect();
+        let params: [&(dyn ToSql + Sync); 11] = [
+            &ids,
+            &tokens,
+            &recorded,
+            &to,
+            &to_if_cancelling,
+            &given_back,
+            &run_in_us,
+            &errors,
+            &results,
+            &error_groups,
+            &titles,
+        ];
         WrittenEndings::read(client.query(statement, &params).await?)
     }
 }
@@ -341,6 +377,8 @@ pub(super) struct WrittenEndings {
     /// Tokens of those that ended because they were asked to.
     cancelled: Vec<Uuid>,
     waits_again: Vec<Row>,
+    /// Leases that a limit counts, or of strict groups, have ended.
+    freed: bool,
 }
 
 impl WrittenEndings {
@@ -353,6 +391,7 @@ impl WrittenEndings {
             }
             written.read_leases(&row)?;
             written.cancelled = row.try_get::<_, Option<Vec<Uuid>>>(8)?.unwrap_or_default();
+            written.freed = row.try_get::<_, Option<bool>>(10)?.unwrap_or_default();
         }
         Ok(written)
     }
@@ -379,14 +418,22 @@ impl WrittenEndings {
         let (mut ready, mut due) = (Vec::new(), false);
         for row in &self.waits_again {
             let lane = Lane { queue: row.try_get(3)?, kind: row.try_get(4)?, priority: row.try_get(5)? };
+            let group: Option<&str> = row.try_get(9)?;
             let wait = Duration::from_micros(row.try_get::<_, i64>(7)?.unsigned_abs());
             due |= wait.is_zero();
-            ready.push(LanePosition(lane, (row.try_get(6)?, row.try_get(2)?), wait));
+            let position = (row.try_get(6)?, row.try_get(2)?);
+            match group {
+                Some(group) => core.groups.lower(&lane, group, position, wait),
+                None => ready.push(LanePosition(lane, position, wait)),
+            }
         }
         core.lanes.lower(ready.into_iter());
         core.checks.ended(self.leases.iter().map(|lease| *lease.token.as_uuid()));
+        if self.freed {
+            core.groups.wake_held();
+        }
         // One that waits for its backoff is found by polling.
-        if due {
+        if due || self.freed {
             core.notifier.notify();
         }
         Ok(())

@@ -4,10 +4,12 @@
 use super::pool::quoted;
 use super::row::JOB_COLUMNS;
 use super::{
-    claim, counts, extend, kinds, known, lane_scan, lease_checks, lookup, operator, queues, schedules, settle, stats,
-    ticks, tokens,
+    audit, claim, counts, dead_groups, enqueue_unique, errors, explain, extend, group_scan, kinds, known, lane_scan,
+    lease_checks, limits, list, list_waiting, lookup, operation_jobs, operation_steps, operations, operator, queues,
+    reap, schedules, sessions, settle, stats, ticks, tokens, worker_list, workers,
 };
 use crate::planted::{Bug, planted};
+use crate::store::Order;
 
 macro_rules! statements {
     ($($name:ident: $text:expr),* $(,)?) => {
@@ -30,59 +32,131 @@ macro_rules! statements {
 
 statements!(
     attempts: lookup::ATTEMPTS,
+    audit: audit::AUDIT,
+    audit_of_target: &audit::audit_of_target(),
+    begin_operation: operations::BEGIN_OPERATION,
+    canary_statuses: operation_steps::CANARY_STATUSES,
     cancel: operator::CANCEL,
+    cancel_unaudited: &operator::unaudited(operator::CANCEL),
     change_mark: counts::CHANGE_MARK,
     claim: include_str!("claim.sql"),
+    claim_limited: include_str!("claim_limited.sql"),
+    claim_limited_waiting: &include_str!("claim_limited.sql").replace("OF u SKIP LOCKED", "OF u"),
+    count_operations: operations::COUNT_OPERATIONS,
     count_schedules: schedules::COUNT_SCHEDULES,
     dead_letter: claim::DEAD_LETTER,
     delete_ended_checks: lease_checks::DELETE_ENDED_CHECKS,
     delete: operator::DELETE,
+    delete_unaudited: &operator::unaudited(operator::DELETE),
+    delete_group: limits::DELETE_GROUP,
     delete_kind: kinds::DELETE_KIND,
     delete_schedules: schedules::DELETE_SCHEDULES,
+    delete_session: sessions::DELETE_SESSION,
     delete_token: tokens::DELETE_TOKEN,
+    due_operation: operation_steps::DUE_OPERATION,
     due_schedules: ticks::DUE_SCHEDULES,
     enqueue: include_str!("enqueue.sql"),
     enqueue_one: include_str!("enqueue_one.sql"),
+    enqueue_with_options: include_str!("enqueue_with_options.sql"),
+    error_group: errors::ERROR_GROUP,
+    errors: errors::ERRORS,
+    explain: explain::EXPLAIN,
     extend: include_str!("extend.sql"),
+    expire_unstarted: reap::EXPIRE_UNSTARTED,
     extend_locked: extend::EXTEND_LOCKED,
     forget_empty: stats::FORGET_EMPTY,
+    forget_errors: errors::FORGET_ERRORS,
+    forget_operations: operations::FORGET_OPERATIONS,
     get: lookup::GET,
+    group_dead: dead_groups::GROUP_DEAD,
     had_token: tokens::HAD_TOKEN,
     kinds: kinds::KINDS,
     known: known::KNOWN,
+    known_groups: dead_groups::KNOWN_GROUPS,
+    group_lanes: group_scan::GROUP_LANES,
     lanes: lane_scan::LANES,
-    list: lookup::LIST,
-    list_dead: lookup::LIST_DEAD,
-    list_dead_floor: lookup::LIST_DEAD_FLOOR,
-    list_floor: lookup::LIST_FLOOR,
-    list_running: lookup::LIST_RUNNING,
-    list_running_floor: lookup::LIST_RUNNING_FLOOR,
+    listed_lanes: &lane_scan::listed_lanes(),
+    listed_group_lanes: &lane_scan::for_lists(group_scan::GROUP_LANES),
+    listed_strict_lanes: &lane_scan::for_lists(group_scan::STRICT_LANES),
+    make_usage: limits::MAKE_USAGE,
+    mark_running: limits::MARK_RUNNING,
+    limits: limits::LIMITS,
+    list_all: &list::walk(list::ALL, Order::Newest),
+    list_all_upwards: &list::walk(list::ALL, Order::Oldest),
+    list_dead: &list::walk(list::DEAD, Order::Newest),
+    list_dead_upwards: &list::walk(list::DEAD, Order::Oldest),
+    list_error: &list::walk(list::ERROR, Order::Newest),
+    list_error_upwards: &list::walk(list::ERROR, Order::Oldest),
+    list_key: &list::walk(list::KEY, Order::Newest),
+    list_running: &list::walk(list::RUNNING, Order::Newest),
+    list_running_upwards: &list::walk(list::RUNNING, Order::Oldest),
+    list_waiting_fair: list_waiting::FAIR,
+    list_waiting_followers: list_waiting::FOLLOWERS,
+    list_waiting_plain: list_waiting::PLAIN,
+    list_waiting_strict: list_waiting::STRICT,
     lock_config: schedules::LOCK_CONFIG,
     lock_due: ticks::LOCK_DUE,
+    lock_meant: operation_jobs::LOCK_MEANT,
+    lock_operation: operations::LOCK_OPERATION,
     lock_schedule: schedules::LOCK_SCHEDULE,
+    look_all: operation_jobs::LOOK_ALL,
+    look_dead: operation_jobs::LOOK_DEAD,
+    look_error_group: operation_jobs::LOOK_ERROR_GROUP,
+    look_ids: operation_jobs::LOOK_IDS,
+    look_key: operation_jobs::LOOK_KEY,
+    next_operation: operation_steps::NEXT_OPERATION,
     oldest_ready: stats::OLDEST_READY,
+    operation: operations::OPERATION,
+    operations: operations::OPERATIONS,
     pause: queues::PAUSE,
     prune: operator::PRUNE,
+    prune_audit: audit::PRUNE_AUDIT,
+    prune_tokens: sessions::PRUNE_TOKENS,
+    prune_workers: workers::PRUNE_WORKERS,
+    put_group: limits::PUT_GROUP,
     put_kind: kinds::PUT_KIND,
+    put_queue: limits::PUT_QUEUE,
+    put_session: sessions::PUT_SESSION,
     put_token: tokens::PUT_TOKEN,
+    put_elsewhere: operation_steps::PUT_ELSEWHERE,
+    queue: limits::QUEUE,
     reap: include_str!("reap.sql"),
+    record_audit: audit::RECORD_AUDIT,
     record_ticks: ticks::RECORD_TICKS,
     redrive: operator::REDRIVE,
+    report_workers: workers::REPORT_WORKERS,
+    redrive_lanes: &operator::redrive_lanes(),
     resume: queues::RESUME,
     roll_up: counts::ROLL_UP,
+    roll_up_errors: dead_groups::ROLL_UP_ERRORS,
     schedule: schedules::SCHEDULE,
     schedule_ran: schedules::SCHEDULE_RAN,
     schedule_ticks: schedules::SCHEDULE_TICKS,
     schedules: schedules::SCHEDULES,
+    session: sessions::SESSION,
     settle: include_str!("settle.sql"),
     settle_answer: settle::SETTLE_ANSWER,
     settle_facts: settle::SETTLE_FACTS,
     settle_locked: settle::SETTLE_LOCKED,
     settle_succeeded: include_str!("settle_succeeded.sql"),
+    snooze_errors: errors::SNOOZE_ERRORS,
+    strict_lanes: group_scan::STRICT_LANES,
     stats: stats::STATS,
     stats_of: stats::STATS_OF,
+    sweep_usage: limits::SWEEP_USAGE,
+    tell_worker: workers::TELL_WORKER,
     tokens: tokens::TOKENS,
+    touch_tokens: sessions::TOUCH_TOKENS,
     trim_ticks: ticks::TRIM_TICKS,
+    unique_free: enqueue_unique::UNIQUE_FREE,
+    unique_holders: enqueue_unique::UNIQUE_HOLDERS,
+    unique_replace: enqueue_unique::UNIQUE_REPLACE,
+    unsnooze_errors: errors::UNSNOOZE_ERRORS,
+    worker_jobs: worker_list::WORKER_JOBS,
+    worker_leases: worker_list::WORKER_LEASES,
+    workers: worker_list::WORKERS,
+    workers_seen: worker_list::WORKERS_SEEN,
+    write_operation: operations::WRITE_OPERATION,
     write_schedule: schedules::WRITE_SCHEDULE,
     write_ticked: ticks::WRITE_TICKED,
 );
@@ -94,6 +168,71 @@ const COUNTED: &str = "counted AS (
     SELECT m.queue, m.kind, m.was, m.is_now, count(*) FROM moved m GROUP BY m.queue, m.kind, m.was, m.is_now
 )";
 
+/// What claims do with picked jobs that cannot be started: no attempt is left, which only a manual edit can have done and
+/// would break the table's rules, or the time by which they were to start has passed.
+const UNSTARTED: &str = "unstarted AS (
+    UPDATE SCHEMA.jobs j
+    SET status = CASE WHEN p.attempts >= p.max_attempts THEN 'failed_permanent' ELSE 'cancelled' END,
+        last_error = CASE WHEN p.attempts >= p.max_attempts
+                          THEN 'no attempt is left: attempts had reached max_attempts while waiting'
+                          ELSE 'expired: not started by '
+                               || to_char(p.start_deadline AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS.US\"Z\"') END,
+        finished_at = now(), died_at = now(), updated_at = now(), worker = NULL, lease_token = NULL, ended_at = NULL,
+        outcome = NULL, progress = NULL, start_deadline = NULL,
+        unique_key = CASE WHEN j.unique_while = 2 THEN j.unique_key END
+    FROM picked p
+    WHERE j.id = p.id AND (p.attempts >= p.max_attempts OR p.start_deadline <= now())
+    RETURNING JOB_COLUMNS, j.lease_token, p.status AS was, p.nth
+),";
+
+/// Keeps the attempt that a claim is about to overwrite.
+const PAST: &str = "past AS (
+    INSERT INTO SCHEMA.attempts (job_id, attempt, lease_token, worker, started_at, ended_at, outcome, error)
+    SELECT p.id, CASE WHEN p.outcome IN ('released', 'snoozed') THEN p.attempts + 1 ELSE p.attempts END,
+           p.lease_token, p.worker, p.started_at, p.ended_at, p.outcome,
+           CASE WHEN p.outcome IN ('failed', 'timed_out', 'lease_expired') THEN p.last_error END
+    FROM picked p
+    WHERE p.lease_token IS NOT NULL
+),";
+
+/// Gives back what ended leases count for. The statement has an `ended (queue, kind, group_key, holds)`, one row for each;
+/// the fence is the update that they come from. Usage rows are locked in one order, behind the job rows.
+const GIVEN_BACK: &str = "freed AS MATERIALIZED (
+    SELECT f.scope, f.name, f.grp, count(*)::integer AS n
+    FROM ended e
+        CROSS JOIN LATERAL (VALUES ('queue', e.queue, '', 1), ('kind', e.kind, '', 2), ('group', e.queue, e.group_key, 4))
+            AS f(scope, name, grp, bit)
+    WHERE e.holds IS NOT NULL AND e.holds & f.bit <> 0
+    GROUP BY f.scope, f.name, f.grp
+),
+back AS (
+    -- Not by looking for the rows: that of a limit which was set a moment ago may be younger than this statement's
+    -- snapshot, and count a lease that ends here. A conflict finds it all the same.
+    INSERT INTO SCHEMA.usage AS u (scope, name, grp, running)
+    SELECT f.scope, f.name, f.grp, -f.n FROM freed f ORDER BY f.scope, f.name, f.grp
+    ON CONFLICT (scope, name, grp) DO UPDATE SET running = u.running + excluded.running
+)";
+
+/// Appends the dead letters of a statement to the counts of their groups of errors. The statement has a
+/// `died (id, queue, kind, error_group, outcome, title)`; those without a group are not dead.
+const GROUPED: &str = "grouped AS (
+    INSERT INTO SCHEMA.error_deltas (fingerprint, queue, kind, outcome, title, dead, total, at, job_id)
+    SELECT d.error_group, d.queue, d.kind, min(d.outcome), min(d.title), count(*), count(*), now(),
+           (array_agg(d.id ORDER BY d.id DESC))[1]
+    FROM died d
+    WHERE d.error_group IS NOT NULL
+    GROUP BY d.error_group, d.queue, d.kind
+)";
+
+/// Appends that jobs are dead letters no more. The statement has a `revived (queue, kind, error_group)`.
+const UNGROUPED: &str = "ungrouped AS (
+    INSERT INTO SCHEMA.error_deltas (fingerprint, queue, kind, dead, total)
+    SELECT r.error_group, r.queue, r.kind, -count(*), 0
+    FROM revived r
+    WHERE r.error_group IS NOT NULL
+    GROUP BY r.error_group, r.queue, r.kind
+)";
+
 impl Sql {
     pub(super) fn new(schema: &str) -> Self {
         let alive: Vec<Sabotage> = SABOTAGES.into_iter().filter(|sabotage| planted(sabotage.bug)).collect();
@@ -101,9 +240,16 @@ impl Sql {
     }
 }
 
-/// `COUNTED` and `JOB_COLUMNS` become what they stand for, `SCHEMA.` the schema's name.
+/// `COUNTED`, `JOB_COLUMNS` and what is [`SHARED`](audit::SHARED) become what they stand for, `SCHEMA.` the schema's name.
 pub(super) fn rendered(text: &str, schema: &str) -> String {
+    // In a text within the text.
+    let text = text.replace("'SCHEMA.", &format!("'{}.", quoted(schema).replace('\'', "''")));
+    let text = text.replace("UNSTARTED\n", &format!("{UNSTARTED}\n")).replace("PAST\n", &format!("{PAST}\n"));
+    let text = text.replace("GIVEN_BACK,\n", &format!("{GIVEN_BACK},\n"));
+    let text = text.replace("UNGROUPED", UNGROUPED).replace("GROUPED", GROUPED);
+    let text = text.replace("MATCHES", list::MATCHES).replace("TEXT_BYTES", list::TEXT_BYTES);
     let text = text.replace("COUNTED\n", &format!("{COUNTED}\n")).replace("JOB_COLUMNS", JOB_COLUMNS);
+    let text = audit::SHARED.iter().fold(text, |text, (name, shared)| text.replace(name, shared));
     text.replace("SCHEMA.", &format!("{}.", quoted(schema)))
 }
 
@@ -114,7 +260,7 @@ struct Sabotage {
     left: &'static str,
 }
 
-const SABOTAGES: [Sabotage; 8] = [
+const SABOTAGES: [Sabotage; 13] = [
     Sabotage {
         bug: Bug::SettleUnfenced,
         taken: " AND j.lease_token = t.token AND coalesce(j.lease_expires_at, '-infinity') > '-infinity'",
@@ -139,6 +285,23 @@ const SABOTAGES: [Sabotage; 8] = [
     Sabotage { bug: Bug::LastAdminDeleted, taken: "ORDER BY t.id FOR UPDATE", left: "" },
     Sabotage { bug: Bug::OpenChangesPassed, taken: "pg_snapshot_xmin(", left: "pg_snapshot_xmax(" },
     Sabotage { bug: Bug::CauseForgotten, taken: "WHERE p.lease_token IS NOT NULL", left: "WHERE false" },
+    Sabotage { bug: Bug::UsageUnlocked, taken: "    FOR UPDATE OF u SKIP LOCKED\n),\nbound", left: "),\nbound" },
+    Sabotage { bug: Bug::UsageUnlocked, taken: "    FOR UPDATE OF u\n),\nbound", left: "),\nbound" },
+    Sabotage {
+        bug: Bug::GiveBackUnfenced,
+        taken: "ended AS (SELECT s.queue, s.kind, s.group_key, s.holds FROM settled s),",
+        left: "ended AS (SELECT j.queue, j.kind, j.group_key, j.holds FROM public.jobs j WHERE j.id = ANY ($1)),",
+    },
+    Sabotage {
+        bug: Bug::DeadLettersKeepPlace,
+        taken: "AS wait_us, j.group_key, j.holds",
+        left: "AS wait_us, j.group_key, CASE WHEN j.status <> 'failed_permanent' THEN j.holds END AS holds",
+    },
+    Sabotage {
+        bug: Bug::RedriveKeepsGroup,
+        taken: "a.was_in AS error_group FROM again a",
+        left: "NULL::bigint AS error_group FROM again a",
+    },
 ];
 
 impl Sabotage {

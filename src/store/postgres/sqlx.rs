@@ -7,6 +7,7 @@ use sqlx::{AssertSqlSafe, Connection, Decode, Postgres, Row, Transaction, Type};
 use super::PostgresStore;
 use super::enqueue::Columns;
 use super::enqueue_in::{CallerTransaction, sealed};
+use super::enqueue_unique::{Replacements, stored_key};
 use super::error::{Cause, DbError};
 use super::known::Probe;
 use super::row;
@@ -51,7 +52,9 @@ impl PostgresStore {
         let jobs: Vec<&NewJob> = jobs.iter().collect();
         let columns = Columns::of(&jobs);
         let mut within = transaction.begin().await?;
-        let rows = sqlx::query(AssertSqlSafe(self.core.sql.enqueue.clone()))
+        let is_plain = jobs.iter().all(|job| job.is_plain());
+        let sql = if is_plain { &self.core.sql.enqueue } else { &self.core.sql.enqueue_with_options };
+        let insert = sqlx::query(AssertSqlSafe(sql.clone()))
             .bind(&columns.ids)
             .bind(&columns.kinds)
             .bind(&columns.queues)
@@ -62,9 +65,25 @@ impl PostgresStore {
             .bind(&columns.delay_us)
             .bind(&columns.timeout_ms)
             .bind(&columns.keys)
-            .bind(&columns.digests)
-            .fetch_all(&mut *within)
-            .await?;
+            .bind(&columns.digests);
+        let insert = match is_plain {
+            true => insert,
+            false => insert
+                .bind(&columns.options.groups)
+                .bind(&columns.options.costs)
+                .bind(&columns.options.start_by_us)
+                .bind(&columns.options.start_within_us)
+                .bind(&columns.options.unique_keys)
+                .bind(&columns.options.unique_whiles)
+                .bind(&columns.options.unique_for_us)
+                .bind(&columns.options.unique_shown),
+        };
+        let keys: Vec<String> = jobs.iter().filter_map(|job| stored_key(job)).collect();
+        if !keys.is_empty() {
+            let free = sqlx::query(AssertSqlSafe(self.core.sql.unique_free.clone()));
+            free.bind(&keys).execute(&mut *within).await?;
+        }
+        let rows = insert.fetch_all(&mut *within).await?;
         let mut stored = Stored::of(&jobs);
         for row in &rows {
             let (run_at, created_at): (PgTimestamp, PgTimestamp) = (row.try_get(1)?, row.try_get(2)?);
@@ -81,6 +100,25 @@ impl PostgresStore {
             let query = sqlx::query(AssertSqlSafe(self.core.sql.get.clone()));
             for row in query.bind(stored.holders.same()).fetch_all(&mut *within).await? {
                 stored.records.insert(row.try_get(0)?, job(&row)?);
+            }
+        }
+        let open = stored.unanswered();
+        if !open.is_empty() && !keys.is_empty() {
+            // One round: a key that is free again by now is an error, to be tried again with the transaction.
+            let replacing = Replacements::of(&open);
+            let query = sqlx::query(AssertSqlSafe(self.core.sql.unique_replace.clone()))
+                .bind(&replacing.keys)
+                .bind(&replacing.payloads)
+                .bind(&replacing.priorities)
+                .bind(&replacing.at_us)
+                .bind(&replacing.delay_us)
+                .bind(&replacing.max_wait_us);
+            for row in query.fetch_all(&mut *within).await? {
+                stored.replaced.insert(row.try_get(row::JOB_COLUMN_COUNT)?, job(&row)?);
+            }
+            let query = sqlx::query(AssertSqlSafe(self.core.sql.unique_holders.clone()));
+            for row in query.bind(&keys).fetch_all(&mut *within).await? {
+                stored.unique_holders.insert(row.try_get(row::JOB_COLUMN_COUNT)?, job(&row)?);
             }
         }
         let answer = stored.answers().map(whole);

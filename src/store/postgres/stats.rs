@@ -84,8 +84,59 @@ WITH RECURSIVE lane AS (
         ORDER BY j.queue, j.kind, j.priority, j.run_at, j.id
         LIMIT 1
     ) next
+),
+fair AS (
+    SELECT first.queue, first.kind, first.priority, first.group_key, first.run_at
+    FROM unnest($1::text[]) AS asked(queue) CROSS JOIN LATERAL (
+        SELECT j.queue, j.kind, j.priority, j.group_key, j.run_at
+        FROM SCHEMA.jobs j
+        WHERE j.finished_at IS NULL AND j.group_key IS NOT NULL AND j.group_seq IS NULL AND j.lease_expires_at IS NULL
+          AND j.queue = asked.queue
+        ORDER BY j.queue, j.kind, j.priority, j.group_key, j.run_at, j.id
+        LIMIT 1
+    ) first
+    UNION ALL
+    SELECT next.queue, next.kind, next.priority, next.group_key, next.run_at
+    FROM fair f CROSS JOIN LATERAL (
+        SELECT j.queue, j.kind, j.priority, j.group_key, j.run_at
+        FROM SCHEMA.jobs j
+        WHERE j.finished_at IS NULL AND j.group_key IS NOT NULL AND j.group_seq IS NULL AND j.lease_expires_at IS NULL
+          AND j.queue = f.queue AND (j.kind, j.priority, j.group_key) > (f.kind, f.priority, f.group_key)
+        ORDER BY j.queue, j.kind, j.priority, j.group_key, j.run_at, j.id
+        LIMIT 1
+    ) next
+),
+strict AS (
+    SELECT first.queue, first.group_key, first.run_at, first.lease_expires_at
+    FROM unnest($1::text[]) AS asked(queue) CROSS JOIN LATERAL (
+        SELECT j.queue, j.group_key, j.run_at, j.lease_expires_at
+        FROM SCHEMA.jobs j
+        WHERE j.finished_at IS NULL AND j.group_seq IS NOT NULL AND j.queue = asked.queue
+        ORDER BY j.queue, j.group_key, j.group_seq
+        LIMIT 1
+    ) first
+    UNION ALL
+    SELECT next.queue, next.group_key, next.run_at, next.lease_expires_at
+    FROM strict s CROSS JOIN LATERAL (
+        SELECT j.queue, j.group_key, j.run_at, j.lease_expires_at
+        FROM SCHEMA.jobs j
+        WHERE j.finished_at IS NULL AND j.group_seq IS NOT NULL AND j.queue = s.queue AND j.group_key > s.group_key
+        ORDER BY j.queue, j.group_key, j.group_seq
+        LIMIT 1
+    ) next
 )
-SELECT f.queue, min(f.run_at), now() FROM (SELECT l.queue, l.run_at FROM lane l LIMIT $2) f GROUP BY f.queue";
+SELECT oldest.queue, min(oldest.run_at), now()
+FROM (
+    (SELECT lane.queue, lane.run_at FROM lane LIMIT $2)
+    UNION ALL
+    (SELECT fair.queue, fair.run_at FROM fair LIMIT $2)
+    UNION ALL
+    -- Of a strict group the first unfinished job counts, and only if it waits: the others wait for it, not for a worker.
+    SELECT head.queue, head.run_at
+    FROM (SELECT strict.queue, strict.run_at, strict.lease_expires_at FROM strict LIMIT $2) head
+    WHERE head.lease_expires_at IS NULL
+) oldest
+GROUP BY oldest.queue";
 
 pub(super) const FORGET_EMPTY: &str = "\
 -- forget_empty: counts of nothing, which queues and kinds leave behind that are no longer used

@@ -132,7 +132,7 @@ async fn tick_together(core: &Core, ticks: &[TickSchedule]) -> Result<Vec<Schedu
     let done: Result<Applied, StoreError> = in_transaction!(core, "tick_schedules", |tx| try_tick(core, &tx, ticks));
     let mut done = done?;
     if !done.jobs.is_empty() {
-        core.lanes.lower(done.jobs.iter().map(Into::into));
+        core.lower(done.jobs.iter());
         if done.jobs.iter().any(|job| job.run_at <= job.created_at) {
             core.notifier.notify();
         }
@@ -167,7 +167,7 @@ async fn try_tick(core: &Core, tx: &Transaction<'_>, ticks: &[TickSchedule]) -> 
     }
     let cancel: Vec<Uuid> = won.iter().flat_map(|one| one.tick.cancel.iter().map(|id| *id.as_uuid())).collect();
     if !cancel.is_empty() {
-        let statement = tx.prepare_cached(&core.sql.cancel).await?;
+        let statement = tx.prepare_cached(&core.sql.cancel_unaudited).await?;
         tx.execute(&statement, &[&cancel]).await?;
     }
     let mut records = NewTicks::default();

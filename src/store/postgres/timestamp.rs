@@ -25,6 +25,11 @@ impl PgTimestamp {
         Self(us)
     }
 
+    /// Microseconds since 2000, as on the wire.
+    pub(super) fn to_wire(self) -> i64 {
+        self.0
+    }
+
     /// The nearest time there is a word for.
     pub(super) fn timestamp(self) -> Timestamp {
         let nearest = if self.0 < 0 { Timestamp::MIN } else { Timestamp::MAX };

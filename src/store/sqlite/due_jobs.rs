@@ -1,138 +1,60 @@
-//! What is due, read row by row in the order in which it is claimed.
+//! What is due, read in the order in which it is claimed.
 //!
 //! Each lane is in that order already. So the lanes are merged: of the one whose turn it is, jobs are read until one comes
-//! that stands behind the head of another. Only the columns are read that a waiting job has something in. It never
-//! changes a row.
+//! that stands behind the head of another. Groups of one priority, and the jobs without a group beside them, take turns
+//! instead. What a limit does not admit is left where it is. It never changes a row.
 
 use std::cmp::{Ordering, Reverse};
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, HashMap};
 use std::sync::Arc;
 
-use rusqlite::types::ValueRef;
-use rusqlite::{CachedStatement, Row, params};
+use rusqlite::{CachedStatement, params};
 
+use super::due_groups::Served;
+use super::due_row::{ByteBudget, DueRow, LaneNames, payload_bytes};
+use super::group_turns::GroupTurns;
 use super::known_lanes::{DueLanes, Rank};
 use super::lanes::{Lane, Position};
-use super::row::{Unreadable, UuidBlob, column, timestamp, unreadable};
+use super::room::{Room, RoomTaken};
+use super::row::UuidBlob;
 use super::transaction::Tx;
 use crate::job::limits::BATCH_MAX;
-use crate::job::{JobId, JobRecord, Json, Kind, NotAName, QueueName, Status, WorkerId};
 use crate::store::Claim;
+use crate::store::turns::STRIDE;
 
-// How long a payload is stands at the beginning of its row; it is not read for that.
-pub(super) const DUE_IN_LANE: &str = "
+macro_rules! due {
+    ($where:literal) => {
+        concat!(
+            "
 -- claim: what is due in one lane, behind a position
 SELECT seq, id, run_at, status, lease_token IS NOT NULL, payload, attempts, max_attempts, timeout_ms, idempotency_key,
-       cancel_requested, last_error, created_at
-FROM jobs INDEXED BY jobs_ready
+       cancel_requested, last_error, created_at, marks
+FROM jobs INDEXED BY ",
+            $where
+        )
+    };
+}
+
+pub(super) const DUE_IN_LANE: &str = due!(
+    "jobs_ready
 WHERE lease_expires_at IS NULL AND finished_at IS NULL AND group_key IS NULL
   AND queue = ?1 AND kind = ?2 AND priority = ?3 AND (run_at, id) > (?4, ?5) AND run_at <= ?6
-ORDER BY run_at, id LIMIT ?7";
+ORDER BY run_at, id LIMIT ?7"
+);
 
-/// A waiting row. What the counts must know stands beside the job, which may make no sense.
-pub(super) struct DueRow {
-    pub(super) seq: i64,
-    pub(super) lane: Arc<Lane>,
-    pub(super) status: Status,
-    pub(super) was_started: bool,
-    pub(super) job: Result<DueJob, Unreadable>,
-}
+pub(super) const DUE_IN_GROUP: &str = due!(
+    "jobs_ready_grouped
+WHERE lease_expires_at IS NULL AND finished_at IS NULL AND group_key IS NOT NULL AND coalesce(marks, 0) & 8 = 0
+  AND queue = ?1 AND kind = ?2 AND priority = ?3 AND group_key = ?8 AND (run_at, id) > (?4, ?5) AND run_at <= ?6
+ORDER BY run_at, id LIMIT ?7"
+);
 
-/// What there is to know of a job that waits.
-pub(super) struct DueJob {
-    pub(super) id: JobId,
-    kind: Kind,
-    queue: QueueName,
-    payload: Json,
-    priority: i16,
-    pub(super) attempts: u32,
-    pub(super) max_attempts: u32,
-    run_at: i64,
-    pub(super) timeout_ms: Option<u64>,
-    idempotency_key: Option<String>,
-    cancel_requested: bool,
-    last_error: Option<String>,
-    created_at: i64,
-}
-
-impl DueJob {
-    fn read(row: &Row<'_>, lane: &Lane, names: &LaneNames) -> Result<Self, Unreadable> {
-        Ok(Self {
-            id: JobId::from(column::<UuidBlob>(row, 1, "id")?.0),
-            kind: names.kind.clone().map_err(|error| unreadable("kind", error))?,
-            queue: names.queue.clone().map_err(|error| unreadable("queue", error))?,
-            payload: Json::parse(column(row, 5, "payload")?).map_err(|error| unreadable("payload", error))?,
-            priority: lane.priority,
-            attempts: column(row, 6, "attempts")?,
-            max_attempts: column(row, 7, "max_attempts")?,
-            run_at: column(row, 2, "run_at")?,
-            timeout_ms: column(row, 8, "timeout_ms")?,
-            idempotency_key: column(row, 9, "idempotency_key")?,
-            cancel_requested: column(row, 10, "cancel_requested")?,
-            last_error: column(row, 11, "last_error")?,
-            created_at: column(row, 12, "created_at")?,
-        })
-    }
-
-    /// The job as it is once it has been started.
-    pub(super) fn started(self, worker: WorkerId, now_micros: i64, expires_at: i64) -> JobRecord {
-        JobRecord {
-            id: self.id,
-            kind: self.kind,
-            queue: self.queue,
-            payload: self.payload,
-            status: Status::Running,
-            priority: self.priority,
-            attempts: self.attempts + 1,
-            max_attempts: self.max_attempts,
-            run_at: timestamp(self.run_at),
-            timeout_ms: self.timeout_ms,
-            idempotency_key: self.idempotency_key,
-            cancel_requested: self.cancel_requested,
-            locked_by: Some(worker),
-            locked_at: Some(timestamp(now_micros)),
-            lease_expires_at: Some(timestamp(expires_at)),
-            last_error: self.last_error,
-            result: None,
-            progress: None,
-            created_at: timestamp(self.created_at),
-            updated_at: timestamp(now_micros),
-            started_at: Some(timestamp(now_micros)),
-            finished_at: None,
-        }
-    }
-}
-
-/// The names of a lane, checked once for all of its jobs.
-struct LaneNames {
-    kind: Result<Kind, NotAName>,
-    queue: Result<QueueName, NotAName>,
-}
-
-/// How many bytes of payload a claim may still bring.
-pub(super) struct ByteBudget {
-    left: usize,
-    /// The first job is taken however large it is.
-    untouched: bool,
-    /// A job was left because it did not fit. Those behind it wait with it: the order stands.
-    pub(super) is_exhausted: bool,
-}
-
-impl ByteBudget {
-    pub(super) fn new(bytes: usize) -> Self {
-        Self { left: bytes, untouched: true, is_exhausted: false }
-    }
-
-    fn admits(&mut self, bytes: usize) -> bool {
-        if self.is_exhausted || (bytes > self.left && !self.untouched) {
-            self.is_exhausted = true;
-            return false;
-        }
-        self.left = self.left.saturating_sub(bytes);
-        self.untouched = false;
-        true
-    }
-}
+/// Only the first unfinished job, and only if none runs: that one would come first.
+pub(super) const DUE_IN_STRICT: &str = due!(
+    "jobs_strict
+WHERE finished_at IS NULL AND group_key IS NOT NULL AND coalesce(marks, 0) & 8 <> 0 AND queue = ?1 AND group_key = ?2
+ORDER BY lease_expires_at IS NULL, seq LIMIT 1"
+);
 
 /// A lane whose turn comes when its next job is the first of all.
 struct NextOfLane<'l> {
@@ -143,6 +65,7 @@ struct NextOfLane<'l> {
     behind: Position,
     /// The range that the lane is from, as long as the lane behind it in that range has no turn yet.
     range: Option<usize>,
+    is_read: bool,
 }
 
 impl Ord for NextOfLane<'_> {
@@ -167,57 +90,108 @@ impl PartialEq for NextOfLane<'_> {
 impl Eq for NextOfLane<'_> {}
 
 /// What was read for a claim.
+#[derive(Default)]
 pub(super) struct Due {
     /// In the order in which they are claimed.
     pub(super) rows: Vec<DueRow>,
     /// All lanes that were read from.
     pub(super) lanes: Vec<Arc<Lane>>,
+    /// Who had turns, by priority.
+    pub(super) served: HashMap<i16, Served>,
+    pub(super) room: RoomTaken,
 }
 
-/// The first `max` due jobs that a claim may take, as far as the budget goes.
-pub(super) fn due_jobs(tx: &Tx<'_>, claim: &Claim, max: usize, budget: &mut ByteBudget) -> rusqlite::Result<Due> {
-    let mut due = Due { rows: Vec::with_capacity(max.min(BATCH_MAX)), lanes: Vec::new() };
-    let mut ranges = tx.lanes().due_for(claim);
+/// What a claim takes at most.
+pub(super) struct Wanted<'b> {
+    pub(super) max: usize,
+    /// Of those, jobs with a limit.
+    pub(super) limited: usize,
+    pub(super) budget: &'b mut ByteBudget,
+}
+
+/// The first due jobs that a claim may take, as many as are wanted.
+pub(super) fn due_jobs(tx: &Tx<'_>, claim: &Claim, wanted: Wanted<'_>) -> rusqlite::Result<Due> {
+    let mut due = Due { rows: Vec::with_capacity(wanted.max.min(BATCH_MAX)), ..Due::default() };
+    let mut room = Room::new(tx, wanted.limited);
+    let (lanes, asked) = (tx.lanes(), tx.lanes().asked(claim));
+    let mut ranges = lanes.due_for(&asked);
     let mut turns: BinaryHeap<NextOfLane<'_>> =
         ranges.iter_mut().enumerate().filter_map(|(index, range)| NextOfLane::of_next(range, index)).collect();
+    let mut groups = GroupTurns::new(tx, lanes.due_groups_for(&asked));
     let mut statement = tx.statement(DUE_IN_LANE)?;
-    while due.rows.len() < max
-        && !budget.is_exhausted
-        && let Some(mut turn) = turns.pop()
-    {
+    while due.rows.len() < wanted.max && !wanted.budget.is_exhausted {
+        let limit = wanted.max - due.rows.len();
+        let limit = match groups.turn_before(turns.peek().map(|next| next.rank)) {
+            Turn::Group => {
+                groups.serve(tx, &mut room, limit, wanted.budget, &mut due)?;
+                continue;
+            }
+            Turn::Ungrouped(jobs) => limit.min(jobs),
+        };
+        let Some(mut turn) = turns.pop() else { break };
         if let Some(index) = turn.range.take() {
             turns.extend(NextOfLane::of_next(&mut ranges[index], index));
-            due.lanes.push(turn.lane.clone());
         }
         let until = turns.peek().map(|next| next.rank);
-        let limit = max - due.rows.len();
-        if turn.read(tx, &mut statement, until, limit, budget, &mut due.rows)? {
+        let before = due.rows.len();
+        if turn.read(tx, &mut statement, until, limit, &mut room, wanted.budget, &mut due)? {
             turns.push(turn);
         }
+        let read = due.rows[before..].iter();
+        groups.served_ungrouped(read, &mut due.served);
     }
+    due.room = room.finish();
     Ok(due)
+}
+
+/// Whose turn it is.
+pub(super) enum Turn {
+    Group,
+    /// Jobs without a group, so many before a group has its turn.
+    Ungrouped(usize),
+}
+
+/// How many jobs without a group come before a group's, by their tags.
+pub(super) fn jobs_before(tag: u64, of_group: u64) -> usize {
+    usize::try_from(of_group.saturating_sub(tag) / STRIDE).unwrap_or(usize::MAX).max(1)
 }
 
 impl<'l> NextOfLane<'l> {
     fn of_next(range: &mut DueLanes<'l>, index: usize) -> Option<Self> {
-        range.next().map(|(rank, lane)| Self { rank, lane, behind: Position::START, range: Some(index) })
+        range.next().map(|(rank, lane)| Self {
+            rank,
+            lane,
+            behind: Position::START,
+            range: Some(index),
+            is_read: false,
+        })
     }
 
-    /// Reads at most `limit` due jobs of the lane, up to one that another lane's job comes before (`true`: there is one,
-    /// and it has its turn later) or that the budget does not admit.
+    /// Reads at most `limit` due jobs of the lane, up to one that another lane's job comes before, or that the budget or a
+    /// limit does not admit. `true`: it may have more, and has its turn later.
+    #[expect(clippy::too_many_arguments, reason = "what a claim reads with, and where to")]
     fn read(
         &mut self,
         tx: &Tx<'_>,
         statement: &mut CachedStatement<'_>,
         until: Option<Rank>,
         limit: usize,
+        room: &mut Room<'_, '_>,
         budget: &mut ByteBudget,
-        due: &mut Vec<DueRow>,
+        due: &mut Due,
     ) -> rusqlite::Result<bool> {
         let lane = self.lane;
-        let names = LaneNames { kind: Kind::new(&lane.kind), queue: QueueName::new(&lane.queue) };
+        let bounds = room.bounds(lane);
+        if room.is_closed(&bounds) {
+            return Ok(false);
+        }
+        if !std::mem::replace(&mut self.is_read, true) {
+            due.lanes.push(lane.clone());
+        }
+        let due = &mut due.rows;
+        let names = LaneNames::of(lane);
         let (run_at, id) = (self.behind.run_at, UuidBlob(self.behind.id));
-        let now = tx.now_micros();
+        let (now, before) = (tx.now_micros(), due.len());
         let mut rows = statement.query(params![lane.queue, lane.kind, lane.priority, run_at, id, now, limit as i64])?;
         while let Some(row) = rows.next()? {
             let position = Position { run_at: row.get(2)?, id: row.get::<_, UuidBlob>(1)?.0 };
@@ -226,23 +200,20 @@ impl<'l> NextOfLane<'l> {
                 self.rank = rank;
                 return Ok(true);
             }
-            let bytes = match row.get_ref(5)? {
-                ValueRef::Text(payload) | ValueRef::Blob(payload) => payload.len(),
-                _ => 0,
-            };
-            if !budget.admits(bytes) {
-                break;
+            if !budget.has_room_for(payload_bytes(row)?) {
+                return Ok(false);
             }
+            let mut read = DueRow::read(tx, row, lane, &names)?;
+            read.is_limited = !bounds.is_empty() && read.can_start();
+            if read.is_limited {
+                let Some(holds) = room.admit(&bounds, &read) else { return Ok(false) };
+                read.started_marks = read.started_marks.with(holds);
+            }
+            budget.take(read.bytes);
             self.behind = position;
-            due.push(DueRow {
-                seq: row.get(0)?,
-                lane: lane.clone(),
-                // One of the two, or the index would not have named it.
-                status: if row.get_ref(3)?.as_str() == Ok("retrying") { Status::Retrying } else { Status::Queued },
-                was_started: row.get(4)?,
-                job: DueJob::read(row, lane, &names),
-            });
+            self.rank = rank;
+            due.push(read);
         }
-        Ok(false)
+        Ok(due.len() - before == limit)
     }
 }

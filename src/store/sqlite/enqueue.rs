@@ -5,10 +5,13 @@ use std::collections::HashMap;
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::inbox::{Urgency, Verb};
+use super::job_options::add_options;
 use super::jobs::job_with_id;
-use super::lanes::{Lane, Position};
+use super::lanes::{Group, Lane, Position};
+use super::marks::Marks;
 use super::row::{UuidBlob, micros, timestamp};
 use super::transaction::Tx;
+use super::unique::enqueue_unique;
 use crate::job::{JobId, JobRecord, NewJob, Start, Status};
 use crate::planted::{Bug, planted};
 use crate::store::{EnqueueAnswer, Enqueued, KeyTaken, Known};
@@ -45,7 +48,7 @@ pub(super) fn enqueue_all(tx: &mut Tx<'_>, jobs: &[NewJob]) -> rusqlite::Result<
         }
         let holder = job.idempotency_key().and_then(|key| holders.get(key)).map(|holder| holder.job);
         match holder.filter(|holder| *holder != job.id()) {
-            Some(holder) => Ok(Enqueued { created: false, job: stored_job(tx.connection(), holder)? }),
+            Some(holder) => Ok(Enqueued::new(false, stored_job(tx.connection(), holder)?)),
             None => enqueue(tx, job),
         }
     });
@@ -104,20 +107,84 @@ pub(super) fn enqueue_unless_known(tx: &mut Tx<'_>, job: &NewJob) -> rusqlite::R
         None => None,
     };
     match holder.filter(|holder| holder.job != job.id()) {
-        Some(holder) => Ok(Enqueued { created: false, job: stored_job(tx.connection(), holder.job)? }),
+        Some(holder) => Ok(Enqueued { created: false, replaced: false, job: stored_job(tx.connection(), holder.job)? }),
         None => enqueue(tx, job),
     }
 }
 
-fn enqueue(tx: &mut Tx<'_>, job: &NewJob) -> rusqlite::Result<Enqueued> {
-    let now = tx.now_micros();
-    let run_at = match job.start() {
+/// When a job may start that is enqueued now.
+pub(super) fn run_at_of(job: &NewJob, now: i64) -> i64 {
+    match job.start() {
         Start::Now => now,
         Start::At(at) => micros(at).max(now),
         Start::After(delay) => now.saturating_add(delay.as_micros() as i64),
-    };
+    }
+}
+
+fn enqueue(tx: &mut Tx<'_>, job: &NewJob) -> rusqlite::Result<Enqueued> {
+    if job.unique().is_some()
+        && let Some(answer) = enqueue_unique(tx, job)?
+    {
+        return Ok(answer);
+    }
+    let now = tx.now_micros();
+    let run_at = run_at_of(job, now);
+    let group = group_of(tx, job);
+    let inserted =
+        if job.is_plain() { insert_plain(tx, job, run_at)? } else { insert_with_options(tx, job, &group, run_at)? };
+    if inserted == 0 {
+        // By its id: this very job was stored before.
+        return Ok(Enqueued::new(true, stored_job(tx.connection(), job.id())?));
+    }
+    let lane = Lane { queue: job.queue().text(), kind: job.kind().text(), priority: job.priority(), group };
+    tx.moved(&lane, None, Some(Status::Queued));
+    tx.add_waiting(lane, Position { run_at, id: *job.id().as_uuid() })?;
+    Ok(Enqueued::new(true, job.as_stored(timestamp(run_at), timestamp(now))))
+}
+
+fn group_of(tx: &Tx<'_>, job: &NewJob) -> Group {
+    match job.group_key() {
+        None => Group::None,
+        Some(key) if tx.limit_settings().is_strict(job.queue().as_str()) => Group::Strict(key.as_str().into()),
+        Some(key) => Group::Fair(key.as_str().into()),
+    }
+}
+
+fn insert_with_options(tx: &Tx<'_>, job: &NewJob, group: &Group, run_at: i64) -> rusqlite::Result<usize> {
+    let has_options = job.cost().is_some() || job.start_by().is_some() || job.unique().is_some();
+    let mut marks = Marks::default();
+    if has_options {
+        marks = marks.with(Marks::OPTIONS);
+    }
+    if matches!(group, Group::Strict(_)) {
+        marks = marks.with(Marks::STRICT);
+    }
     let digest = job.request_digest();
-    let inserted = tx.enqueue_statement()?.execute(params![
+    let inserted = tx.statement(include_str!("enqueue_with_options.sql"))?.execute(params![
+        UuidBlob::from(job.id()),
+        job.kind().as_str(),
+        job.queue().as_str(),
+        job.payload().as_str(),
+        job.priority(),
+        job.max_attempts(),
+        run_at,
+        job.timeout_ms(),
+        job.idempotency_key(),
+        digest.as_ref().map(|digest| digest.as_bytes().as_slice()),
+        tx.now_micros(),
+        matches!(job.start(), Start::At(_)).then_some(1),
+        job.group_key().map(|key| key.as_str()),
+        marks,
+    ])?;
+    if inserted > 0 && has_options {
+        add_options(tx, tx.connection().last_insert_rowid(), job)?;
+    }
+    Ok(inserted)
+}
+
+fn insert_plain(tx: &mut Tx<'_>, job: &NewJob, run_at: i64) -> rusqlite::Result<usize> {
+    let (now, digest) = (tx.now_micros(), job.request_digest());
+    tx.enqueue_statement()?.execute(params![
         UuidBlob::from(job.id()),
         job.kind().as_str(),
         job.queue().as_str(),
@@ -130,15 +197,7 @@ fn enqueue(tx: &mut Tx<'_>, job: &NewJob) -> rusqlite::Result<Enqueued> {
         digest.as_ref().map(|digest| digest.as_bytes().as_slice()),
         now,
         matches!(job.start(), Start::At(_)).then_some(1),
-    ])?;
-    if inserted == 0 {
-        // By its id: this very job was stored before.
-        return Ok(Enqueued { created: true, job: stored_job(tx.connection(), job.id())? });
-    }
-    let lane = Lane { queue: job.queue().text(), kind: job.kind().text(), priority: job.priority() };
-    tx.moved(&lane, None, Some(Status::Queued));
-    tx.add_waiting(lane, Position { run_at, id: *job.id().as_uuid() });
-    Ok(Enqueued { created: true, job: job.as_stored(timestamp(run_at), timestamp(now)) })
+    ])
 }
 
 pub(super) fn known(connection: &Connection, jobs: &[NewJob]) -> rusqlite::Result<Vec<Option<Known>>> {

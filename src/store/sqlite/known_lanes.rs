@@ -7,43 +7,43 @@
 //! has; every transaction of a debug build checks that.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, HashSet, btree_set};
-use std::hash::{BuildHasher, RandomState};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, btree_set};
 use std::ops::Bound;
 use std::sync::Arc;
 
 use rusqlite::Connection;
 
+use super::due_groups::{DueBundles, DueGroups, Served};
+use super::gates::{Gates, LimitKey, Reached};
 use super::lane_sweep::Sweep;
-use super::lanes::{Lane, Position, WaitingLane, head_of, ready_lanes};
+use super::lanes::{Group, Lane, Position, WaitingLane, head_of, ready_lanes};
 use super::queues::paused_queues;
-use crate::job::Kind;
+use super::sections::{Asked, AskedRange, Section, Sections};
 use crate::planted::{Bug, planted};
 use crate::store::Claim;
 
 /// In this order jobs are claimed: by priority, highest first, then by position.
 pub(super) type Rank = (Reverse<i16>, Position);
 
-/// The lanes of a queue, of a kind, of both, or all: what claims ask for. It is a hash, and what is found by it is
-/// looked at once more.
-type Section = u64;
-
 #[derive(Debug, Default)]
 pub(super) struct KnownLanes {
-    /// Every lane that has jobs waiting, with the first of them.
+    /// Every lane that has jobs waiting, with the first of them. Of a strict group there is one at most.
     heads: BTreeMap<Arc<Lane>, Position>,
-    /// Lanes whose head is due and whose queue is not paused. Each is in four sections: whatever a claim asks for is
-    /// merged from ranges that hold nothing else.
+    /// Lanes without a group whose head is due and whose gates are open, each in four sections.
     due: BTreeSet<(Section, Rank, Arc<Lane>)>,
+    /// Lanes of groups whose head is due.
+    groups: DueGroups,
     /// Lanes whose head is not due yet, soonest first.
     future: BTreeSet<(Position, Arc<Lane>)>,
-    paused: HashSet<String>,
+    gates: Gates,
     now_micros: i64,
-    hasher: RandomState,
+    sections: Sections,
     /// Lanes that changed in this transaction: looked at again if it is rolled back.
     changed: Vec<Arc<Lane>>,
     /// So are the pauses.
     has_pause_changed: bool,
+    /// In this transaction a rate has stopped gathering for a job: others that waited behind that may start.
+    has_stopped_gathering: bool,
     pub(super) sweep: Sweep,
 }
 
@@ -61,9 +61,12 @@ impl KnownLanes {
                 self.file(&lane, head);
             }
         }
+        while let Some(key) = self.gates.due(now_micros) {
+            self.open_gate(&key);
+        }
     }
 
-    /// A job waits there now.
+    /// A job waits there now. Not of a strict group: whether it is the first is for `look_again`.
     pub(super) fn add(&mut self, lane: Lane, position: Position) {
         if self.heads.get(&lane).is_none_or(|head| position < *head) {
             self.set_head(Arc::new(lane), Some(position));
@@ -85,8 +88,21 @@ impl KnownLanes {
         if let Some(head) = head {
             self.file(&lane, head);
         }
+        self.stop_gathering(self.gates.gathering_in_vain(&lane, head));
         self.changed.push(lane);
         true
+    }
+
+    /// The jobs that these rates gather for cannot start, or no more.
+    fn stop_gathering(&mut self, rates: Vec<LimitKey>) {
+        for key in rates {
+            self.has_stopped_gathering |= self.open_gate(&key);
+        }
+    }
+
+    /// Whether jobs may start that waited behind one for which a rate gathered.
+    pub(super) fn has_stopped_gathering(&self) -> bool {
+        self.has_stopped_gathering
     }
 
     /// Looks into the file for the first job of these lanes.
@@ -96,20 +112,41 @@ impl KnownLanes {
         lanes: impl IntoIterator<Item = Arc<Lane>>,
     ) -> rusqlite::Result<()> {
         for lane in lanes {
-            let head = head_of(connection, &lane)?;
-            self.set_head(lane, head);
+            let found = head_of(connection, &lane)?;
+            let head = found.as_ref().and_then(|found| found.head);
+            if !matches!(lane.group, Group::Strict(_)) {
+                self.set_head(lane, head);
+                continue;
+            }
+            let known = self.strict_lane(&lane);
+            if let Some(known) = known.filter(|known| found.as_ref().is_none_or(|found| found.lane != **known)) {
+                self.set_head(known, None);
+            }
+            if let Some(found) = found {
+                self.set_head(Arc::new(found.lane), head);
+            }
         }
         Ok(())
+    }
+
+    /// What is known of the strict group of this lane.
+    fn strict_lane(&self, lane: &Lane) -> Option<Arc<Lane>> {
+        let first = Lane { kind: "".into(), priority: i16::MIN, ..lane.clone() };
+        let (known, _) = self.heads.range::<Lane, _>(first..).next()?;
+        (known.queue == lane.queue && known.group == lane.group).then(|| known.clone())
     }
 
     /// It is as the file has it: nothing of this is to be looked at again.
     pub(super) fn end_transaction(&mut self) {
         self.changed.clear();
         self.has_pause_changed = false;
+        self.has_stopped_gathering = false;
     }
 
     /// What this transaction changed is as the file has it, now that it was rolled back or a part of it was.
     pub(super) fn rolled_back(&mut self, connection: &Connection) -> rusqlite::Result<()> {
+        // Places that were taken are free again, and nobody would say so.
+        self.open_all_gates();
         let changed = std::mem::take(&mut self.changed);
         self.look_again(connection, changed.iter().cloned())?;
         // Not without need: what failed may be the disk.
@@ -123,27 +160,107 @@ impl KnownLanes {
 
     pub(super) fn read_paused(&mut self, connection: &Connection) -> rusqlite::Result<()> {
         let paused: HashSet<String> = paused_queues(connection)?;
-        let changed: Vec<String> = self.paused.symmetric_difference(&paused).cloned().collect();
+        let changed: Vec<String> = self.gates.paused_queues.symmetric_difference(&paused).cloned().collect();
         changed.iter().for_each(|queue| self.set_paused(queue, paused.contains(queue)));
         Ok(())
     }
 
     pub(super) fn set_paused(&mut self, queue: &str, paused: bool) {
-        let first = Lane { queue: queue.into(), kind: "".into(), priority: i16::MIN };
-        let of_queue: Vec<_> = self
-            .heads
-            .range::<Lane, _>(first..)
-            .take_while(|(lane, _)| *lane.queue == *queue)
-            .map(|(lane, head)| (lane.clone(), *head))
-            .collect();
-        of_queue.iter().for_each(|(lane, head)| self.take_out(lane, *head));
         if paused {
-            self.paused.insert(queue.to_owned());
+            self.gates.paused_queues.insert(queue.to_owned());
+            self.stop_gathering(self.gates.gathering_in(queue, None));
         } else {
-            self.paused.remove(queue);
+            self.gates.paused_queues.remove(queue);
         }
         self.has_pause_changed = true;
-        of_queue.iter().for_each(|(lane, head)| self.file(lane, *head));
+        self.look_at_queue(&queue.into());
+    }
+
+    /// One group is paused, or is not.
+    pub(super) fn set_paused_group(&mut self, queue: &Arc<str>, key: &Arc<str>, paused: bool) {
+        if paused {
+            self.gates.paused_groups.entry(queue.clone()).or_default().insert(key.clone());
+            self.stop_gathering(self.gates.gathering_in(queue, Some(key)));
+        } else if let Some(keys) = self.gates.paused_groups.get_mut(queue) {
+            keys.remove(key);
+            if keys.is_empty() {
+                self.gates.paused_groups.remove(queue);
+            }
+        }
+        self.groups.look_at_group(queue, key, &self.gates, &self.sections);
+    }
+
+    /// The groups that are paused, by queue.
+    pub(super) fn set_paused_groups(&mut self, paused: HashMap<Arc<str>, HashSet<Arc<str>>>) {
+        let before = std::mem::replace(&mut self.gates.paused_groups, paused);
+        let now = self.gates.paused_groups.clone();
+        for (queue, keys) in before.iter().chain(&now) {
+            keys.iter().for_each(|key| self.groups.look_at_group(queue, key, &self.gates, &self.sections));
+        }
+    }
+
+    /// A limit is reached: what it holds back is not looked at, until a time, or until [`Self::open_gate`].
+    pub(super) fn close_gate(&mut self, key: LimitKey, reached: Reached) {
+        if self.gates.close(key.clone(), reached) {
+            self.look_at(&key);
+        }
+    }
+
+    /// There is room. Tells whether something may have waited for it.
+    pub(super) fn open_gate(&mut self, key: &LimitKey) -> bool {
+        let was_closed = self.gates.open(key);
+        if was_closed {
+            self.look_at(key);
+        }
+        was_closed
+    }
+
+    /// The limit of every group of a queue has changed.
+    pub(super) fn open_group_gates(&mut self, queue: &str) {
+        for key in self.gates.closed_groups(queue) {
+            self.open_gate(&key);
+        }
+    }
+
+    /// How much is used of limits is in doubt: claims look again.
+    pub(super) fn open_all_gates(&mut self) {
+        for key in self.gates.closed() {
+            self.open_gate(&key);
+        }
+    }
+
+    /// When the next rate allows a start that may keep a job from this claim.
+    pub(super) fn opens_for(&self, claim: &Claim) -> Option<i64> {
+        self.gates.opens_for(claim)
+    }
+
+    fn look_at(&mut self, key: &LimitKey) {
+        match key {
+            LimitKey::Queue(queue) => self.look_at_queue(queue),
+            LimitKey::Kind(kind) => {
+                let of_kind = self.heads.iter().filter(|(lane, _)| lane.group == Group::None && lane.kind == *kind);
+                let of_kind = of_kind.map(|(lane, head)| (lane.clone(), *head)).collect();
+                self.file_anew(of_kind);
+                self.groups.look_at(None, Some(kind), &self.gates, &self.sections);
+            }
+            LimitKey::Group(queue, key) => self.groups.look_at_group(queue, key, &self.gates, &self.sections),
+        }
+    }
+
+    fn look_at_queue(&mut self, queue: &Arc<str>) {
+        let first = Lane::plain(queue.clone(), "".into(), i16::MIN);
+        let of_queue = self.heads.range::<Lane, _>(first..);
+        let of_queue = of_queue.take_while(|(lane, _)| lane.queue == *queue && lane.group == Group::None);
+        let of_queue = of_queue.map(|(lane, head)| (lane.clone(), *head)).collect();
+        self.file_anew(of_queue);
+        self.groups.look_at(Some(queue), None, &self.gates, &self.sections);
+    }
+
+    fn file_anew(&mut self, lanes: Vec<(Arc<Lane>, Position)>) {
+        for (lane, head) in lanes {
+            self.take_out(&lane, head);
+            self.file(&lane, head);
+        }
     }
 
     /// Every known lane behind the first and up to the second of these.
@@ -155,8 +272,10 @@ impl KnownLanes {
     fn file(&mut self, lane: &Arc<Lane>, head: Position) {
         if head.run_at > self.now_micros {
             self.future.insert((head, lane.clone()));
-        } else if !self.paused.contains(&*lane.queue) {
-            for section in self.sections_of(lane) {
+        } else if lane.group != Group::None {
+            self.groups.insert(lane, head, &self.gates, &self.sections);
+        } else if self.gates.admits(&lane.queue, &lane.kind, (Reverse(lane.priority), head)) {
+            for section in self.sections.of(&lane.queue, &lane.kind) {
                 self.due.insert((section, (Reverse(lane.priority), head), lane.clone()));
             }
         }
@@ -166,38 +285,42 @@ impl KnownLanes {
         if self.future.remove(&(head, lane.clone())) {
             return;
         }
-        for section in self.sections_of(lane) {
+        if lane.group != Group::None {
+            self.groups.remove(lane, head, &self.gates, &self.sections);
+            return;
+        }
+        for section in self.sections.of(&lane.queue, &lane.kind) {
             self.due.remove(&(section, (Reverse(lane.priority), head), lane.clone()));
         }
     }
 
-    fn sections_of(&self, lane: &Lane) -> [Section; 4] {
-        let (queue, kind) = (Some(&*lane.queue), Some(&*lane.kind));
-        [(queue, kind), (queue, None), (None, kind), (None, None)].map(|(queue, kind)| self.section(queue, kind))
+    /// What a claim looks for.
+    pub(super) fn asked<'c>(&self, claim: &'c Claim) -> Asked<'c> {
+        self.sections.asked(claim)
     }
 
-    fn section(&self, queue: Option<&str>, kind: Option<&str>) -> Section {
-        self.hasher.hash_one((queue, kind))
-    }
-
-    /// The due lanes that a claim may take from, in ranges, each in the order of the lanes' heads.
-    pub(super) fn due_for<'l>(&'l self, claim: &'l Claim) -> Vec<DueLanes<'l>> {
-        let queues = wanted(claim.queues.as_deref(), |queue| queue.as_str());
-        let mut kinds = wanted(claim.kinds.as_deref(), |kind| kind.as_str());
-        let is_too_many = queues.len().saturating_mul(kinds.len()) > SECTIONS_MAX && claim.queues.is_some();
-        if is_too_many {
-            kinds = [None].into();
-        }
-        // Their names are different, so no lane comes twice.
-        let named = queues.iter().flat_map(|queue| kinds.iter().map(|kind| (*queue, *kind)));
-        let least = Arc::new(Lane { queue: "".into(), kind: "".into(), priority: i16::MIN });
-        let range = |(queue, kind)| {
-            let section = self.section(queue, kind);
-            let first = (section, (Reverse(i16::MAX), Position::START), least.clone());
-            let also_kinds = claim.kinds.as_deref().filter(|_| is_too_many);
-            DueLanes { section, queue, kind, also_kinds, entries: self.due.range(first..) }
+    /// The due lanes without a group that a claim may take from, in ranges, each in the order of the lanes' heads.
+    pub(super) fn due_for<'l>(&'l self, asked: &Asked<'l>) -> Vec<DueLanes<'l>> {
+        let least = Arc::new(Lane::plain("".into(), "".into(), i16::MIN));
+        let range = |asked: AskedRange<'l>| {
+            let first = (asked.section, (Reverse(i16::MAX), Position::START), least.clone());
+            DueLanes { asked, entries: self.due.range(first..) }
         };
-        named.map(range).collect()
+        asked.ranges().map(range).collect()
+    }
+
+    /// The same of groups, in bundles.
+    pub(super) fn due_groups_for<'l>(&'l self, asked: &Asked<'l>) -> Vec<DueBundles<'l>> {
+        if self.groups.is_empty() { Vec::new() } else { self.groups.due_for(asked) }
+    }
+
+    pub(super) fn groups(&self) -> &DueGroups {
+        &self.groups
+    }
+
+    /// Jobs of groups, and without one beside them, had their turn.
+    pub(super) fn served(&mut self, served: HashMap<i16, Served>) {
+        self.groups.served(served, &self.gates, &self.sections);
     }
 
     /// In debug builds, before a commit: it is exactly what the file has.
@@ -211,33 +334,23 @@ impl KnownLanes {
 
     /// Whether it is exactly what the file has.
     fn is_exact(&self, connection: &Connection) -> rusqlite::Result<bool> {
-        let known = self.heads.iter().map(|(lane, head)| WaitingLane { lane: (**lane).clone(), head: *head });
-        if !known.eq(ready_lanes(connection)?) || self.paused != paused_queues(connection)? {
+        let known = self.heads.iter().map(|(lane, head)| WaitingLane { lane: (**lane).clone(), head: Some(*head) });
+        if !known.eq(ready_lanes(connection)?) || self.gates.paused_queues != paused_queues(connection)? {
             return Ok(false);
         }
-        let mut filed = Self { now_micros: self.now_micros, paused: self.paused.clone(), ..Self::default() };
-        filed.hasher = self.hasher.clone();
+        let gates = self.gates.clone();
+        let mut filed = Self { now_micros: self.now_micros, gates, sections: self.sections.clone(), ..Self::default() };
         self.heads.iter().for_each(|(lane, head)| filed.file(lane, *head));
-        Ok(filed.due == self.due && filed.future == self.future)
+        Ok(filed.due == self.due && filed.future == self.future && filed.groups.lanes() == self.groups.lanes())
     }
 }
 
 /// 64 lanes: debug builds check up to so many at every transaction.
 const CHECKED_MAX: usize = 64;
 
-/// 1,024: how many pairs of queue and kind one claim looks for. One that names more goes through all lanes of its queues.
-const SECTIONS_MAX: usize = 1024;
-
-fn wanted<'c, N>(names: Option<&'c [N]>, text: impl Fn(&'c N) -> &'c str) -> BTreeSet<Option<&'c str>> {
-    names.map_or_else(|| [None].into(), |names| names.iter().map(|name| Some(text(name))).collect())
-}
-
-/// The due lanes of one section, in the order of their heads.
+/// The due lanes of one range, in the order of their heads.
 pub(super) struct DueLanes<'l> {
-    section: Section,
-    queue: Option<&'l str>,
-    kind: Option<&'l str>,
-    also_kinds: Option<&'l [Kind]>,
+    asked: AskedRange<'l>,
     entries: btree_set::Range<'l, (Section, Rank, Arc<Lane>)>,
 }
 
@@ -246,11 +359,8 @@ impl<'l> Iterator for DueLanes<'l> {
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {
-            let (_, rank, lane) = self.entries.next().filter(|(section, ..)| *section == self.section)?;
-            // Two sections may have the same hash.
-            let is_here = self.queue.is_none_or(|queue| *queue == *lane.queue)
-                && self.kind.is_none_or(|kind| *kind == *lane.kind);
-            if is_here && self.also_kinds.is_none_or(|kinds| kinds.iter().any(|kind| *kind.as_str() == *lane.kind)) {
+            let (_, rank, lane) = self.entries.next().filter(|(section, ..)| *section == self.asked.section)?;
+            if self.asked.is_for(&lane.queue, &lane.kind) {
                 return Some((*rank, lane));
             }
         }

@@ -33,8 +33,8 @@ pub(super) struct Sweep {
 }
 
 impl KnownLanes {
-    /// At the beginning of a transaction.
-    pub(super) fn catch_up(&mut self, connection: &Connection, now_micros: i64) -> rusqlite::Result<()> {
+    /// At the beginning of a transaction. Tells whether somebody else may have written since the last one.
+    pub(super) fn catch_up(&mut self, connection: &Connection, now_micros: i64) -> rusqlite::Result<bool> {
         let data_version =
             connection.prepare_cached("PRAGMA data_version")?.query_row([], |row| row.get::<_, i64>(0))?;
         if !self.sweep.is_loaded {
@@ -45,10 +45,11 @@ impl KnownLanes {
             self.sweep.is_loaded = true;
             self.sweep.next_round_at = now_micros.saturating_add(ROUND_INTERVAL_MICROS);
             self.end_transaction();
-            return Ok(());
+            return Ok(true);
         }
         self.advance(now_micros);
-        if data_version != self.sweep.data_version {
+        let is_external = data_version != self.sweep.data_version;
+        if is_external {
             self.read_paused(connection)?;
             self.sweep.data_version = data_version;
             self.sweep.is_expecting = true;
@@ -64,7 +65,7 @@ impl KnownLanes {
             // As the file has it, whatever becomes of this transaction.
             self.end_transaction();
         }
-        Ok(())
+        Ok(is_external)
     }
 
     /// Whether what is known should be what the file has.
@@ -84,12 +85,13 @@ impl KnownLanes {
         let last = found.last().map(|last| last.lane.clone()).filter(|_| !is_end);
         let mut news = 0;
         for known in self.between(self.sweep.cursor.as_ref(), last.as_ref()) {
-            if found.binary_search_by(|waiting| waiting.lane.cmp(&known)).is_err() {
+            let found = found.binary_search_by(|waiting| waiting.lane.cmp(&known)).map(|at| found[at].head);
+            if !matches!(found, Ok(Some(_))) {
                 news += usize::from(self.set_head(known, None));
             }
         }
-        for WaitingLane { lane, head } in found {
-            news += usize::from(self.set_head(Arc::new(lane), Some(head)));
+        for WaitingLane { lane, head } in found.into_iter().filter(|found| found.head.is_some()) {
+            news += usize::from(self.set_head(Arc::new(lane), head));
         }
         if news > 0 && !self.sweep.is_expecting {
             tracing::error!(lanes = news, "what was known of the waiting jobs was wrong; it is corrected");

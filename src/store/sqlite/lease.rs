@@ -12,6 +12,7 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 use super::lanes::Lane;
+use super::marks::Marks;
 use super::row::UuidBlob;
 use crate::job::{JobId, LeaseKey, LeaseToken};
 
@@ -48,6 +49,8 @@ pub(super) struct ClaimedRow {
     pub(super) seq: i64,
     pub(super) claim_nonce: UuidBlob,
     pub(super) lane: Arc<Lane>,
+    /// The limits that it counts for; all of the row's marks.
+    pub(super) holds: Marks,
 }
 
 impl ClaimedRows {
@@ -56,6 +59,11 @@ impl ClaimedRows {
             self.0.clear();
         }
         self.0.insert(id, row);
+    }
+
+    /// The marks of rows have changed.
+    pub(super) fn forget(&mut self) {
+        self.0.clear();
     }
 
     /// Forgets what it knows of the job, and tells it if it was about this lease.

@@ -21,6 +21,8 @@ const MIGRATIONS: &[Migration] = &[
     Migration::Transactional(include_str!("migrations/0001_jobs.sql")),
     Migration::Transactional(include_str!("migrations/0002_tokens.sql")),
     Migration::Transactional(include_str!("migrations/0003_schedules.sql")),
+    Migration::Transactional(include_str!("migrations/0004_limits.sql")),
+    Migration::Transactional(include_str!("migrations/0005_operations.sql")),
 ];
 
 /// How one version becomes the next.

@@ -21,26 +21,45 @@
 //! the writer takes a global lock at every allocation, an eighth of its time. A line in the log at open says what is missing.
 
 mod attempts;
+mod audit;
+mod audit_shown;
 mod build_flags;
 mod checkpoint;
 mod claim;
 mod counts;
+mod dead_groups;
+mod due_groups;
 mod due_jobs;
+mod due_row;
 mod enqueue;
 mod enqueue_in;
 mod error;
+mod errors;
+mod explain;
 mod extend;
+mod gates;
+mod group_turns;
 mod health;
 mod inbox;
+mod job_options;
 mod jobs;
 mod kinds;
 mod known_lanes;
 mod lane_sweep;
 mod lanes;
 mod lease;
+mod limit_settings;
+mod limit_state;
+mod limits;
 mod list;
+mod list_waiting;
+mod marks;
 mod migrate;
 mod open;
+mod operation_jobs;
+mod operation_steps;
+mod operations;
+mod operator_traits;
 mod owner;
 mod prune;
 #[cfg(test)]
@@ -49,14 +68,20 @@ mod queue_counts;
 mod queues;
 mod readers;
 mod reap;
+mod room;
 mod row;
 mod schedules;
+mod sections;
+mod sessions;
 mod settle;
 mod stats;
 mod ticks;
 mod time;
 mod tokens;
 mod transaction;
+mod unique;
+mod usage;
+mod workers;
 mod writer;
 
 use std::path::PathBuf;
@@ -73,18 +98,21 @@ use self::owner::OwnerLock;
 use self::queue_counts::SharedCounts;
 use self::readers::Readers;
 use self::time::{StoreTime, adjust_at_open};
+use self::usage::recount_at_open;
 use self::writer::Writer;
 use crate::job::schedule::{ScheduleRecord, TickRecord};
-use crate::job::{AttemptRecord, JobId, JobRecord, KindDefinition, NewJob, RetryPolicy, ScheduleName};
+use crate::job::{
+    AttemptRecord, JobFacts, JobId, JobRecord, KindDefinition, NewJob, QueueFacts, QueueName, RetryPolicy, ScheduleName,
+};
 use crate::store::sealed::Sealed;
 use crate::store::{
-    Cancel, Cancelled, CatalogStore, Claim, Claimed, Clock, Delete, DeleteKind, DeleteSchedule, DeleteToken, Deleted,
-    DueSchedules, Enqueued, Extend, Extended, JobStore, KindPut, Known, List, ListSchedules, ListTicks, NotStored,
-    OpenError, Page, Pause, PauseSchedule, PerItem, Prune, Pruned, PutKind, PutSchedule, PutToken, Reap, Reaped,
-    Redrive, Redriven, Resume, ResumeSchedule, RetryPolicies, RunSchedule, ScheduleDeleted, SchedulePage, SchedulePut,
-    ScheduleRan, ScheduleStore, ScheduleTicked, SchedulesDue, SchedulesSynced, Settle, Settled, Stats, StatsRequest,
-    Store, StoreError, SyncSchedules, SystemClock, TickSchedule, TokenDeleted, TokenPut, TokenRecord, UnrunnableJob,
-    Wake,
+    Cancel, Cancelled, CatalogStore, Claim, Claimed, Clock, Delete, DeleteGroup, DeleteKind, DeleteSchedule,
+    DeleteToken, Deleted, DueSchedules, Enqueued, Extend, Extended, JobStore, KindPut, Known, LimitStore, LimitsPage,
+    LimitsRequest, List, ListSchedules, ListTicks, NotStored, OpenError, Page, Pause, PauseSchedule, PerItem, Prune,
+    Pruned, PutGroup, PutKind, PutQueue, PutSchedule, PutToken, QueueLimits, Reap, Reaped, Redrive, Redriven, Resume,
+    ResumeSchedule, RetryPolicies, RunSchedule, ScheduleDeleted, SchedulePage, SchedulePut, ScheduleRan, ScheduleStore,
+    ScheduleTicked, SchedulesDue, SchedulesSynced, SettingsPut, Settle, Settled, Stats, StatsRequest, Store,
+    StoreError, SyncSchedules, SystemClock, TickSchedule, TokenDeleted, TokenList, TokenPut, UnrunnableJob, Wake,
 };
 
 /// Settings of the embedded store.
@@ -167,6 +195,7 @@ impl SqliteStore {
         let time = StoreTime::start(settings.clock);
         let wake = Wake::default();
         adjust_at_open(&connection, time.now_micros()).map_err(|error| cannot_start(error.into()))?;
+        recount_at_open(&connection).map_err(|error| cannot_start(error.into()))?;
         let checkpoints = open::open_checkpointer(&path).map_err(|error| cannot_start(error.into()))?;
         let counts = SharedCounts::read(&connection);
         let writer = Writer::start(connection, time.clone(), wake.clone(), counts.clone())
@@ -256,7 +285,8 @@ impl JobStore for SqliteStore {
     }
 
     async fn list(&self, list: List) -> Result<Page, StoreError> {
-        self.readers.read("list", move |connection| list::list(connection, &list)).await
+        let now_micros = self.time.now_micros();
+        self.readers.read("list", move |connection| list::list(connection, list, now_micros)).await
     }
 
     async fn attempts(&self, id: JobId) -> Result<Option<Vec<AttemptRecord>>, StoreError> {
@@ -295,8 +325,9 @@ impl CatalogStore for SqliteStore {
         self.writer.write(put).await
     }
 
-    async fn tokens(&self) -> Result<Vec<TokenRecord>, StoreError> {
-        self.readers.read("tokens", tokens::tokens).await
+    async fn tokens(&self) -> Result<TokenList, StoreError> {
+        let now = self.time.now_micros();
+        self.readers.read("tokens", move |connection| tokens::tokens(connection, now)).await
     }
 
     async fn had_token(&self) -> Result<bool, StoreError> {
@@ -353,6 +384,42 @@ impl ScheduleStore for SqliteStore {
 
     async fn tick_schedules(&self, ticked: Vec<TickSchedule>) -> PerItem<ScheduleTicked> {
         self.writer.write(ticks::TickSchedules(ticked)).await
+    }
+}
+
+#[async_trait]
+impl LimitStore for SqliteStore {
+    async fn put_queue(&self, put: PutQueue) -> Result<SettingsPut, StoreError> {
+        self.writer.write(put).await
+    }
+
+    async fn queue(&self, queue: QueueName) -> Result<QueueLimits, StoreError> {
+        let now_micros = self.time.now_micros();
+        self.readers.read("queue", move |connection| limits::queue(connection, &queue, now_micros)).await
+    }
+
+    async fn put_group(&self, put: PutGroup) -> Result<SettingsPut, StoreError> {
+        self.writer.write(put).await
+    }
+
+    async fn delete_group(&self, delete: DeleteGroup) -> Result<bool, StoreError> {
+        self.writer.write(delete).await
+    }
+
+    async fn limits(&self, request: LimitsRequest) -> Result<LimitsPage, StoreError> {
+        let now_micros = self.time.now_micros();
+        self.readers.read("limits", move |connection| limits::limits(connection, &request, now_micros)).await
+    }
+
+    async fn explain(&self, id: JobId) -> Result<Option<JobFacts>, StoreError> {
+        let now_micros = self.time.now_micros();
+        self.readers.read("explain", move |connection| explain::explain(connection, id, now_micros)).await
+    }
+
+    async fn explain_queue(&self, queue: QueueName) -> Result<QueueFacts, StoreError> {
+        let (counts, now_micros) = (self.counts.clone(), self.time.now_micros());
+        let explain = move |connection: &Connection| explain::explain_queue(connection, &counts, &queue, now_micros);
+        self.readers.read("explain_queue", explain).await
     }
 }
 

@@ -4,9 +4,11 @@ use std::time::Duration;
 
 use rusqlite::params;
 
+use super::errors::forget_errors;
 use super::inbox::{Urgency, Verb};
 use super::jobs::erase;
 use super::lanes::Lane;
+use super::marks::Marks;
 use super::row::UuidBlob;
 use super::transaction::Tx;
 use crate::job::{JobId, Status};
@@ -14,12 +16,13 @@ use crate::store::{Prune, Pruned};
 
 pub(super) const OLDEST: &str = "
 -- prune: the oldest jobs behind the last one looked at
-SELECT seq, id, queue, kind, priority, status, finished_at, created_at FROM jobs WHERE id > ?1 ORDER BY id LIMIT ?2";
+SELECT seq, id, status, finished_at, created_at, queue, kind, priority, group_key, marks FROM jobs WHERE id > ?1 ORDER BY id LIMIT ?2";
 
 struct Candidate {
     seq: i64,
     id: UuidBlob,
     lane: Lane,
+    marks: Marks,
     status: String,
     finished_at: Option<i64>,
     created_at: i64,
@@ -35,6 +38,10 @@ impl Verb for Prune {
     }
 
     fn apply(&mut self, tx: &mut Tx<'_>) -> rusqlite::Result<Pruned> {
+        if self.after.is_none() {
+            // Once per pass.
+            forget_errors(tx)?;
+        }
         let after = self.after.map_or(uuid::Uuid::nil(), |id| *id.as_uuid());
         let candidates: Vec<Candidate> = tx
             .statement(OLDEST)?
@@ -42,10 +49,11 @@ impl Verb for Prune {
                 Ok(Candidate {
                     seq: row.get(0)?,
                     id: row.get(1)?,
-                    lane: Lane { queue: row.get(2)?, kind: row.get(3)?, priority: row.get(4)? },
-                    status: row.get(5)?,
-                    finished_at: row.get(6)?,
-                    created_at: row.get(7)?,
+                    status: row.get(2)?,
+                    finished_at: row.get(3)?,
+                    created_at: row.get(4)?,
+                    lane: Lane::read(row, 5)?,
+                    marks: Marks::read(row, 9)?,
                 })
             })?
             .collect::<Result<_, _>>()?;
@@ -77,7 +85,7 @@ fn prune(prune: &Prune, tx: &mut Tx<'_>, job: &Candidate) -> rusqlite::Result<bo
     if finished_at > before(tx, keep) {
         return Ok(false);
     }
-    erase(tx, job.seq, job.id, &job.lane, status)?;
+    erase(tx, job.seq, job.id, &job.lane, job.marks, status)?;
     Ok(true)
 }
 

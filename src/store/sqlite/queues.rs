@@ -1,10 +1,14 @@
 //! pause, resume: queues as an operator sees them. A queue is a name; nothing declares it. `stats` counts their jobs.
 
 use rusqlite::Connection;
+use serde_json::json;
 
+use super::audit;
 use super::inbox::{Urgency, Verb};
 use super::transaction::Tx;
-use crate::store::{Pause, Resume};
+use crate::job::QueueName;
+use crate::store::audit_entry::AuditEntry;
+use crate::store::{Actor, Pause, Resume};
 
 impl Verb for Pause {
     type Answer = ();
@@ -12,9 +16,12 @@ impl Verb for Pause {
     const URGENCY: Urgency = Urgency::Urgent;
 
     fn apply(&mut self, tx: &mut Tx<'_>) -> rusqlite::Result<()> {
-        tx.statement("INSERT INTO paused_queues (queue) VALUES (?1) ON CONFLICT DO NOTHING")?
-            .execute([self.queue.as_str()])?;
+        let sql = "INSERT INTO paused_queues (queue) VALUES (?1) ON CONFLICT DO NOTHING";
+        let changed = tx.statement(sql)?.execute([self.queue.as_str()])?;
         tx.set_paused(self.queue.as_str(), true);
+        if changed > 0 {
+            record(tx, Self::NAME, &self.queue, self.by.as_ref(), true)?;
+        }
         Ok(())
     }
 }
@@ -25,11 +32,26 @@ impl Verb for Resume {
     const URGENCY: Urgency = Urgency::Urgent;
 
     fn apply(&mut self, tx: &mut Tx<'_>) -> rusqlite::Result<()> {
-        tx.statement("DELETE FROM paused_queues WHERE queue = ?1")?.execute([self.queue.as_str()])?;
+        let changed = tx.statement("DELETE FROM paused_queues WHERE queue = ?1")?.execute([self.queue.as_str()])?;
         tx.set_paused(self.queue.as_str(), false);
         tx.make_ready();
+        if changed > 0 {
+            record(tx, Self::NAME, &self.queue, self.by.as_ref(), false)?;
+        }
         Ok(())
     }
+}
+
+fn record(
+    tx: &Tx<'_>,
+    action: &'static str,
+    queue: &QueueName,
+    by: Option<&Actor>,
+    paused: bool,
+) -> rusqlite::Result<()> {
+    let shown = |paused: bool| Some(json!({"paused": paused}));
+    let entry = AuditEntry::new(action, format!("queue:{queue}"), by);
+    audit::record(tx, &entry.before(shown(!paused)).after(shown(paused)))
 }
 
 pub(super) fn paused_queues<C: FromIterator<String>>(connection: &Connection) -> rusqlite::Result<C> {

@@ -5,14 +5,17 @@ use rusqlite::Row;
 use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSql, ToSqlOutput, ValueRef};
 use uuid::Uuid;
 
-use crate::job::{JobId, JobRecord, Json, Kind, LeaseToken, QueueName, WorkerId};
+use super::job_options::JobOptions;
+use crate::job::{Fingerprint, GroupKey, JobId, JobRecord, Json, Kind, LeaseToken, QueueName, WorkerId};
 
 /// What [`read_job_leniently`] reads, in its order.
 macro_rules! job_columns {
     () => {
         "id, kind, queue, payload, status, priority, attempts, max_attempts, run_at, timeout_ms, idempotency_key, \
          cancel_requested, worker, started_at, lease_expires_at, last_error, result, progress, created_at, updated_at, \
-         finished_at"
+         finished_at, group_key, \
+         CASE WHEN marks & 16 THEN (SELECT shown FROM job_options WHERE job_options.seq = jobs.seq) END, \
+         CASE WHEN died_at IS NOT NULL THEN (SELECT fingerprint FROM dead_groups WHERE dead_groups.seq = jobs.seq) END"
     };
 }
 pub(super) use job_columns;
@@ -39,6 +42,9 @@ pub(super) fn read_job_leniently(row: &Row<'_>) -> Result<JobRecord, Unreadable>
     let worker: Option<String> = column(row, 12, "worker")?;
     let result: Option<String> = column(row, 16, "result")?;
     let progress: Option<String> = column(row, 17, "progress")?;
+    let group_key: Option<String> = column(row, 21, "group_key")?;
+    let options: Option<String> = column(row, 22, "options")?;
+    let options = options.map(|shown| JobOptions::shown(&shown)).unwrap_or_default();
     Ok(JobRecord {
         id: JobId::from(column::<UuidBlob>(row, 0, "id")?.0),
         kind: parsed::<Kind>(row, 1, "kind")?,
@@ -51,6 +57,10 @@ pub(super) fn read_job_leniently(row: &Row<'_>) -> Result<JobRecord, Unreadable>
         run_at: timestamp(column(row, 8, "run_at")?),
         timeout_ms: column(row, 9, "timeout_ms")?,
         idempotency_key: column(row, 10, "idempotency_key")?,
+        group_key: group_key.map(|key| GroupKey::stored(&key)),
+        cost: options.cost,
+        start_by: options.start_by,
+        unique: options.unique,
         cancel_requested: column(row, 11, "cancel_requested")?,
         locked_by: match worker.filter(|_| running) {
             Some(name) => Some(WorkerId::new(name).map_err(|error| unreadable("worker", error))?),
@@ -59,6 +69,7 @@ pub(super) fn read_job_leniently(row: &Row<'_>) -> Result<JobRecord, Unreadable>
         locked_at: started_at.filter(|_| running),
         lease_expires_at: time_or_null(row, 14, "lease_expires_at")?,
         last_error: column(row, 15, "last_error")?,
+        error_group: column::<Option<i64>>(row, 23, "error_group")?.map(Fingerprint::from_i64),
         result: result.map(Json::parse).transpose().map_err(|error| unreadable("result", error))?,
         // Only for show; not worth an error.
         progress: progress.and_then(|text| serde_json::from_str(&text).ok()),

@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
+use super::audit;
 use super::enqueue::enqueue_unless_known;
 use super::inbox::{Urgency, Verb};
 use super::row::{UuidBlob, micros, timestamp};
@@ -13,9 +14,10 @@ use crate::job::schedule::{
     ScheduleCounts, ScheduleRecord, ScheduleSource, ScheduleSpec, ScheduleState, SkippedTick, TickFate, TickRecord,
 };
 use crate::job::{Kind, ScheduleName};
+use crate::store::audit_entry::{schedule_deleted, schedule_put, schedule_ran, schedule_switched, schedules_synced};
 use crate::store::{
-    DeleteSchedule, ListSchedules, ListTicks, PauseSchedule, PutSchedule, ResumeSchedule, RunSchedule, ScheduleDeleted,
-    SchedulePage, SchedulePut, ScheduleRan, SchedulesSynced, SyncSchedules,
+    Actor, DeleteSchedule, ListSchedules, ListTicks, PauseSchedule, PutSchedule, ResumeSchedule, RunSchedule,
+    ScheduleDeleted, SchedulePage, SchedulePut, ScheduleRan, SchedulesSynced, SyncSchedules,
 };
 
 /// What [`read_schedule`] reads, in its order.
@@ -125,6 +127,7 @@ impl Verb for PutSchedule {
             }
             let record = ScheduleRecord::new(self.name.clone(), self.spec.clone(), self.source, now);
             write(tx, &record)?;
+            audit::record(tx, &schedule_put(self, None, &record))?;
             return Ok(SchedulePut::Created(record));
         };
         if found.source == ScheduleSource::Config && self.source != ScheduleSource::Config {
@@ -135,6 +138,7 @@ impl Verb for PutSchedule {
             Some(_) if found.is_due(now) && !self.drop_due_tick => Ok(SchedulePut::TickDue),
             Some(edited) => {
                 write(tx, &edited)?;
+                audit::record(tx, &schedule_put(self, Some(&found), &edited))?;
                 Ok(SchedulePut::Changed(edited))
             }
         }
@@ -158,6 +162,7 @@ impl Verb for DeleteSchedule {
             return Ok(ScheduleDeleted::Declared);
         }
         delete(tx, &self.name)?;
+        audit::record(tx, &schedule_deleted(self, &found))?;
         Ok(ScheduleDeleted::Deleted)
     }
 }
@@ -173,7 +178,7 @@ impl Verb for SyncSchedules {
 
     fn apply(&mut self, tx: &mut Tx<'_>) -> rusqlite::Result<SchedulesSynced> {
         let (now, source) = (now(tx), ScheduleSource::Config);
-        let (mut created, mut changed, mut deleted) = (Vec::new(), Vec::new(), 0);
+        let (mut created, mut changed, mut deleted) = (Vec::new(), Vec::new(), Vec::new());
         let mut taken = Vec::new();
         for (name, spec) in &self.declared {
             match schedule(tx.connection(), name)? {
@@ -194,11 +199,15 @@ impl Verb for SyncSchedules {
         for name in names.into_iter().filter_map(|name| ScheduleName::new(name).ok()) {
             if !self.declared.iter().any(|(declared, _)| *declared == name) {
                 delete(tx, &name)?;
-                deleted += 1;
+                deleted.push(name);
             }
         }
         created.iter().chain(&changed).try_for_each(|record| write(tx, record))?;
-        Ok(SchedulesSynced::done(created.len(), changed.len(), deleted))
+        let gone: Vec<&str> = deleted.iter().map(ScheduleName::as_str).collect();
+        if let Some(entry) = schedules_synced(self, &created, &changed, &gone) {
+            audit::record(tx, &entry)?;
+        }
+        Ok(SchedulesSynced::done(created.len(), changed.len(), deleted.len()))
     }
 }
 
@@ -206,11 +215,15 @@ impl Verb for SyncSchedules {
 fn change(
     tx: &Tx<'_>,
     name: &ScheduleName,
+    (action, by): (&'static str, Option<&Actor>),
     change: impl FnOnce(&ScheduleRecord) -> ScheduleRecord,
 ) -> rusqlite::Result<Option<ScheduleRecord>> {
     let Some(found) = schedule(tx.connection(), name)? else { return Ok(None) };
     let changed = change(&found);
     write(tx, &changed)?;
+    if let Some(entry) = schedule_switched(action, by, (&found, &changed)) {
+        audit::record(tx, &entry)?;
+    }
     Ok(Some(changed))
 }
 
@@ -221,7 +234,7 @@ impl Verb for PauseSchedule {
 
     fn apply(&mut self, tx: &mut Tx<'_>) -> rusqlite::Result<Self::Answer> {
         let now = now(tx);
-        change(tx, &self.name, |found| found.paused(now))
+        change(tx, &self.name, (Self::NAME, self.by.as_ref()), |found| found.paused(now))
     }
 }
 
@@ -232,7 +245,7 @@ impl Verb for ResumeSchedule {
 
     fn apply(&mut self, tx: &mut Tx<'_>) -> rusqlite::Result<Self::Answer> {
         let now = now(tx);
-        change(tx, &self.name, |found| found.resumed(now))
+        change(tx, &self.name, (Self::NAME, self.by.as_ref()), |found| found.resumed(now))
     }
 }
 
@@ -253,6 +266,7 @@ impl Verb for RunSchedule {
             let fired = TickRecord::new(self.tick, TickFate::Fired, now(tx)).job(enqueued.job.id);
             record_ticks(tx, &self.name, &[fired])?;
             trim_ticks(tx, &self.name)?;
+            audit::record(tx, &schedule_ran(self, enqueued.job.id))?;
         }
         Ok(ScheduleRan::Enqueued(enqueued))
     }

@@ -7,8 +7,10 @@ use rusqlite::{CachedStatement, OptionalExtension, params};
 
 use super::attempts::outcome_of;
 use super::inbox::{Urgency, Verb};
+use super::job_options::options_ended;
 use super::lanes::{Lane, Position};
 use super::lease::{ClaimedRow, claim_nonce};
+use super::marks::Marks;
 use super::row::UuidBlob;
 use super::transaction::{OnItemError, Tx};
 use crate::job::{Ending, JobId, Json, Kind, Outcome, RetryPolicy, RunningJob, Status, Transition, decide};
@@ -66,7 +68,14 @@ pub(super) const SUCCEED: &str = "
 UPDATE jobs
 SET status = 'succeeded', outcome = 'succeeded', result = ?4, ended_at = ?5, updated_at = ?5, finished_at = ?5,
     lease_expires_at = NULL
-WHERE seq BETWEEN ?1 AND ?2 AND lease_token = ?3 AND status = 'running'";
+WHERE seq BETWEEN ?1 AND ?2 AND lease_token = ?3 AND status = 'running' AND marks IS NULL";
+
+pub(super) const SUCCEED_HOLDING: &str = "
+-- settle: running → succeeded, for neighbouring rows that one claim has taken, and that count for limits
+UPDATE jobs
+SET status = 'succeeded', outcome = 'succeeded', result = ?4, ended_at = ?5, updated_at = ?5, finished_at = ?5,
+    lease_expires_at = NULL, marks = NULL
+WHERE seq BETWEEN ?1 AND ?2 AND lease_token = ?3 AND status = 'running' AND marks = ?6";
 
 /// One success of a lease that this process granted.
 struct Success<'s> {
@@ -96,11 +105,16 @@ fn succeed_claimed_here(tx: &mut Tx<'_>, settles: &[Settle]) -> rusqlite::Result
     let mut statement = tx.statement(SUCCEED)?;
     for run in successes.chunk_by(|a, b| {
         let (no_results, a, b) = (a.result.is_none() && b.result.is_none(), &a.row, &b.row);
-        no_results && a.seq + 1 == b.seq && a.claim_nonce == b.claim_nonce
+        no_results && a.seq + 1 == b.seq && a.claim_nonce == b.claim_nonce && a.holds == b.holds
     }) {
         let (Success { row, result, .. }, last) = (&run[0], &run[run.len() - 1].row);
         let result = result.map(Json::as_str);
-        let written = statement.execute(params![row.seq, last.seq, row.claim_nonce, result, tx.now_micros()])?;
+        let (nonce, now) = (row.claim_nonce, tx.now_micros());
+        let written = if row.holds.is_none() {
+            statement.execute(params![row.seq, last.seq, nonce, result, now])?
+        } else {
+            tx.statement(SUCCEED_HOLDING)?.execute(params![row.seq, last.seq, nonce, result, now, row.holds])?
+        };
         if written < run.len() {
             count_written(tx, row, last.seq)?;
             continue;
@@ -108,6 +122,7 @@ fn succeed_claimed_here(tx: &mut Tx<'_>, settles: &[Settle]) -> rusqlite::Result
         for success in run {
             recorded[success.index] = true;
             tx.moved(&success.row.lane, Some(Status::Running), Some(Status::Succeeded));
+            tx.give_back(&success.row.lane, success.row.holds, 1);
         }
     }
     Ok(recorded)
@@ -115,9 +130,9 @@ fn succeed_claimed_here(tx: &mut Tx<'_>, settles: &[Settle]) -> rusqlite::Result
 
 const WRITTEN: &str = "
 -- settle: what the statement for successes has written of a run
-SELECT queue, kind, priority, count(*) FROM jobs
+SELECT queue, kind, priority, group_key, marks, count(*) FROM jobs
 WHERE seq BETWEEN ?1 AND ?2 AND lease_token = ?3 AND status = 'succeeded'
-GROUP BY queue, kind, priority";
+GROUP BY queue, kind, priority, group_key, marks";
 
 /// Counts what was written of a run that some row was left out of. No other statement can have written these: see
 /// [`SettleAll`], which forgets each row that it settles.
@@ -125,8 +140,9 @@ fn count_written(tx: &mut Tx<'_>, first: &ClaimedRow, last_seq: i64) -> rusqlite
     let mut statement = tx.statement(WRITTEN)?;
     let mut rows = statement.query(params![first.seq, last_seq, first.claim_nonce])?;
     while let Some(row) = rows.next()? {
-        let lane = Lane { queue: row.get(0)?, kind: row.get(1)?, priority: row.get(2)? };
-        tx.moved_many(&lane, Some(Status::Running), Some(Status::Succeeded), row.get(3)?);
+        let (lane, count) = (Lane::read(row, 0)?, row.get(5)?);
+        tx.moved_many(&lane, Some(Status::Running), Some(Status::Succeeded), count);
+        tx.give_back(&lane, first.holds, count);
     }
     Ok(())
 }
@@ -140,7 +156,8 @@ struct SettleStatements<'c> {
 
 const NEWEST_ATTEMPT: &str = "
 -- settle: the attempt that may speak for a job
-SELECT seq, status, lease_token, outcome, attempts, max_attempts, cancel_requested, queue, kind, priority
+SELECT seq, status, lease_token, outcome, attempts, max_attempts, cancel_requested, queue, kind, priority,
+       group_key, marks
 FROM jobs WHERE id = ?1";
 
 /// The newest attempt of the job that is being settled.
@@ -153,6 +170,7 @@ struct NewestAttempt {
     max_attempts: u32,
     cancel_requested: bool,
     lane: Lane,
+    marks: Marks,
 }
 
 impl SettleStatements<'_> {
@@ -166,12 +184,16 @@ impl SettleStatements<'_> {
                 attempts: row.get(4)?,
                 max_attempts: row.get(5)?,
                 cancel_requested: row.get(6)?,
-                lane: Lane { queue: row.get(7)?, kind: row.get(8)?, priority: row.get(9)? },
+                lane: Lane::read(row, 7)?,
+                marks: Marks::read(row, 11)?,
             })
         });
         let Some(newest) = newest.optional()? else { return Ok((Settled::Lost, None)) };
         let shown = claim_nonce(settle.lease);
         if newest.claim_nonce != Some(shown) && !planted(Bug::SettleUnfenced) {
+            if planted(Bug::GiveBackUnfenced) {
+                tx.give_back(&newest.lane, newest.marks, 1);
+            }
             return Ok((answer_repeated(&settle.outcome, outcome_of(tx, settle.lease.job_id, shown)?), None));
         }
         if !newest.running {
@@ -180,6 +202,7 @@ impl SettleStatements<'_> {
         let retry = self.retry.of(tx, &settle.outcome, &newest.lane.kind)?;
         let ending = Ending::Reported(&settle.outcome);
         let running = RunningJob {
+            kind: &newest.lane.kind,
             attempts: newest.attempts,
             max_attempts: newest.max_attempts,
             cancel_requested: newest.cancel_requested,
@@ -188,7 +211,8 @@ impl SettleStatements<'_> {
         };
         let transition = decide(ending, planted::told(ending, running));
         let kind = Kind::new(&newest.lane.kind).unwrap_or_else(|_| Kind::unknown());
-        let ended = EndedAttempt { seq: newest.seq, job_id: settle.lease.job_id, lane: newest.lane };
+        let ended =
+            EndedAttempt { seq: newest.seq, job_id: settle.lease.job_id, lane: newest.lane, marks: newest.marks };
         end_attempt(tx, &mut self.end, ended, &transition)?;
         let failed = transition.error.map(|error| FailedAttempt {
             job_id: settle.lease.job_id,
@@ -247,6 +271,7 @@ pub(super) struct EndedAttempt {
     pub(super) job_id: JobId,
     /// Where it waits again, if it does.
     pub(super) lane: Lane,
+    pub(super) marks: Marks,
 }
 
 /// Writes what was decided about a running job. The caller has seen, in this transaction, that it is running.
@@ -269,12 +294,25 @@ pub(super) fn end_attempt(
         now,
         to.to.is_terminal().then_some(now),
         matches!(to.to, Status::FailedPermanent | Status::Cancelled).then_some(now),
+        ended.marks.without_holds(),
     ])?;
     tx.moved(&ended.lane, Some(Status::Running), Some(to.to));
+    if !planted(Bug::DeadLettersKeepPlace) || to.to != Status::FailedPermanent {
+        tx.give_back(&ended.lane, ended.marks, 1);
+    }
+    if to.to.is_terminal() {
+        if ended.marks.has_options() {
+            options_ended(tx, ended.seq)?;
+        }
+        tx.has_ended(&ended.lane)?;
+    }
+    if let Some(group) = &to.error_group {
+        tx.died(ended.seq, ended.job_id.into(), &ended.lane, group)?;
+    }
     if let Some(run_at) = run_at
         && !planted(Bug::RetriesForgotten)
     {
-        tx.add_waiting(ended.lane, Position { run_at, id: *ended.job_id.as_uuid() });
+        tx.add_waiting(ended.lane, Position { run_at, id: *ended.job_id.as_uuid() })?;
     }
     Ok(())
 }
@@ -289,7 +327,7 @@ mod tests {
         let outcome = Outcome::Succeeded(None);
         for (attempts, cancel_requested) in [(1, false), (3, false), (1, true), (3, true)] {
             let retry = &RetryPolicy::default();
-            let running = RunningJob { attempts, max_attempts: 3, cancel_requested, retry, jitter: 0.5 };
+            let running = RunningJob { cancel_requested, ..RunningJob::new(attempts, 3, retry) };
             let expected = Transition {
                 to: Status::Succeeded,
                 recorded: AttemptOutcome::Succeeded,
@@ -297,6 +335,7 @@ mod tests {
                 run_in: None,
                 error: None,
                 result: None,
+                error_group: None,
             };
             assert_eq!(decide(Ending::Reported(&outcome), running), expected);
         }

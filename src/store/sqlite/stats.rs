@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use rusqlite::{Connection, OptionalExtension, ToSql};
 
+use super::lanes::{Group, Lane, lane_behind};
 use super::queue_counts::{QueueCounts, SharedCounts};
 use crate::job::QueueName;
 use crate::job::limits::PRIORITY_MIN;
@@ -127,8 +128,9 @@ fn cut(mut queues: BTreeMap<QueueName, QueueStats>, request: &StatsRequest) -> S
     Stats { queues, next, ..Stats::default() }
 }
 
-/// When the oldest waiting job of a queue is due, by the first jobs of its lanes.
-fn oldest_run_at(snapshot: &Connection, queue: &str, lanes_max: usize) -> rusqlite::Result<Option<i64>> {
+/// When the oldest waiting job of a queue is due, by the first jobs of its lanes. Of a strict group the first unfinished job
+/// counts, and only if it waits: the others wait for it, not for a worker.
+pub(super) fn oldest_run_at(snapshot: &Connection, queue: &str, lanes_max: usize) -> rusqlite::Result<Option<i64>> {
     let (mut kind, mut priority, mut oldest) = (String::new(), PRIORITY_MIN - 1, None);
     for _ in 0..lanes_max {
         let params: [&dyn ToSql; 3] = [&queue, &kind, &priority];
@@ -146,5 +148,49 @@ fn oldest_run_at(snapshot: &Connection, queue: &str, lanes_max: usize) -> rusqli
         (kind, priority) = (next_kind, next_priority);
         oldest = Some(oldest.map_or(run_at, |oldest: i64| oldest.min(run_at)));
     }
+    for first in [Group::Fair("".into()), Group::Strict("".into())] {
+        let of_groups = oldest_of_groups(snapshot, queue, first, lanes_max)?;
+        oldest = oldest.into_iter().chain(of_groups).min();
+    }
     Ok(oldest)
+}
+
+/// The same of the groups of a queue, fair or strict.
+fn oldest_of_groups(
+    snapshot: &Connection,
+    queue: &str,
+    first: Group,
+    lanes_max: usize,
+) -> rusqlite::Result<Option<i64>> {
+    let is_strict = matches!(first, Group::Strict(_));
+    let mut last = Lane { queue: queue.into(), kind: "".into(), priority: PRIORITY_MIN - 1, group: first };
+    let mut oldest: Option<i64> = None;
+    for _ in 0..lanes_max {
+        let Some(found) = lane_behind(snapshot, Some(&last))? else { break };
+        if *found.lane.queue != *queue || matches!(found.lane.group, Group::Strict(_)) != is_strict {
+            break;
+        }
+        let due_at = match (found.head, found.lane.group.key()) {
+            (Some(head), _) => Some(head.run_at),
+            (None, Some(key)) => first_of_strict(snapshot, queue, key)?,
+            (None, None) => None,
+        };
+        oldest = oldest.into_iter().chain(due_at).min();
+        last = found.lane;
+    }
+    Ok(oldest)
+}
+
+pub(super) const FIRST_OF_STRICT: &str = "
+-- stats: the job of a strict group that runs, and the first that waits. After a redrive that may be the first of both.
+SELECT seq, run_at, lease_expires_at IS NULL FROM jobs INDEXED BY jobs_strict
+WHERE finished_at IS NULL AND group_key IS NOT NULL AND coalesce(marks, 0) & 8 <> 0 AND queue = ?1 AND group_key = ?2
+ORDER BY lease_expires_at IS NULL, seq LIMIT 2";
+
+/// When the first unfinished job of a strict group is due, if it waits.
+fn first_of_strict(snapshot: &Connection, queue: &str, key: &str) -> rusqlite::Result<Option<i64>> {
+    let mut statement = snapshot.prepare_cached(FIRST_OF_STRICT)?;
+    let both = statement.query_map([queue, key], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
+    let both: Vec<(i64, i64, bool)> = both.collect::<Result<_, _>>()?;
+    Ok(both.into_iter().min().filter(|(.., waits)| *waits).map(|(_, due_at, _)| due_at))
 }

@@ -75,13 +75,48 @@ pub(super) fn shift_times(connection: &Connection, step: ClockStep) -> rusqlite:
     }
     // Delays, backoff and snoozes are durations; what was due stays due. A first start at a time that the caller named is
     // a time of day. `updated_at` goes along: how long after it the job may start is what `adjust_at_open` goes by.
+    for waiting in WAITING {
+        connection.execute(
+            &format!(
+                "UPDATE jobs INDEXED BY {waiting} SET run_at = run_at + ?1, updated_at = updated_at + ?1
+                 WHERE {} AND run_at >= min(?2, ?3)
+                   AND (status = 'retrying' OR run_at_is_wall_clock IS NULL OR run_at <= ?2)",
+                waits_in(waiting)
+            ),
+            params![by, step.from_micros, step.to_micros],
+        )?;
+    }
     connection.execute(
-        "UPDATE jobs INDEXED BY jobs_ready SET run_at = run_at + ?1, updated_at = updated_at + ?1
-         WHERE lease_expires_at IS NULL AND finished_at IS NULL AND group_key IS NULL AND run_at >= min(?2, ?3)
-           AND (status = 'retrying' OR run_at_is_wall_clock IS NULL OR run_at <= ?2)",
-        params![by, step.from_micros, step.to_micros],
+        "UPDATE workers SET started_at = started_at + ?1, last_fetch_at = last_fetch_at + ?1,
+             last_beat_at = last_beat_at + ?1, seen_at = seen_at + ?1",
+        [by],
+    )?;
+    // So are how far a rate has run ahead and how long a key is kept. The deadline of a start is a time of day.
+    connection.execute("UPDATE usage SET tat = tat + ?1, updated_at = updated_at + ?1", [by])?;
+    connection.execute(
+        "UPDATE job_options INDEXED BY job_options_unique_key SET unique_until = unique_until + ?1
+         WHERE unique_key IS NOT NULL AND unique_until IS NOT NULL",
+        [by],
     )?;
     Ok(())
+}
+
+/// The indexes of jobs that wait; each is in one of them.
+const WAITING: [&str; 3] = ["jobs_ready", "jobs_ready_grouped", "jobs_strict"];
+
+/// Which of its jobs wait. It names the whole condition of the index, or SQLite would walk the table.
+fn waits_in(index: &str) -> &'static str {
+    match index {
+        "jobs_ready" => "lease_expires_at IS NULL AND finished_at IS NULL AND group_key IS NULL",
+        "jobs_ready_grouped" => {
+            "lease_expires_at IS NULL AND finished_at IS NULL AND group_key IS NOT NULL \
+             AND coalesce(marks, 0) & 8 = 0"
+        }
+        _ => {
+            "lease_expires_at IS NULL AND finished_at IS NULL AND group_key IS NOT NULL \
+             AND coalesce(marks, 0) & 8 <> 0"
+        }
+    }
 }
 
 /// On opening: a clock that was set back while nobody was here must not keep a dead worker's lease alive, nor keep
@@ -93,11 +128,29 @@ pub(super) fn adjust_at_open(connection: &Connection, now_micros: i64) -> rusqli
          WHERE lease_expires_at > ?1 + lease_ms * 1000",
         [now_micros],
     )?;
+    for waiting in WAITING {
+        connection.execute(
+            &format!(
+                "UPDATE jobs INDEXED BY {waiting} SET run_at = ?1 + max(run_at - updated_at, 0)
+                 WHERE {} AND run_at > ?1
+                   AND updated_at > ?1 AND (status = 'retrying' OR run_at_is_wall_clock IS NULL OR run_at <= updated_at)",
+                waits_in(waiting)
+            ),
+            [now_micros],
+        )?;
+    }
     connection.execute(
-        "UPDATE jobs INDEXED BY jobs_ready SET run_at = ?1 + max(run_at - updated_at, 0)
-         WHERE lease_expires_at IS NULL AND finished_at IS NULL AND group_key IS NULL AND run_at > ?1
-           AND updated_at > ?1 AND (status = 'retrying' OR run_at_is_wall_clock IS NULL OR run_at <= updated_at)",
+        "UPDATE usage SET tat = ?1 + max(tat - updated_at, 0), updated_at = ?1 WHERE updated_at > ?1",
         [now_micros],
     )?;
+    // No key is kept for longer than its window.
+    connection.execute(
+        "UPDATE job_options INDEXED BY job_options_unique_key
+         SET unique_until = ?1 + coalesce(shown ->> '$.unique.for_ms', 0) * 1000
+         WHERE unique_key IS NOT NULL AND unique_until > ?1
+           AND unique_until > ?1 + coalesce(shown ->> '$.unique.for_ms', 0) * 1000",
+        [now_micros],
+    )?;
+    connection.execute("UPDATE workers SET seen_at = ?1 WHERE seen_at > ?1", [now_micros])?;
     Ok(())
 }

@@ -16,6 +16,7 @@ use super::health::WriterHealth;
 use super::inbox::{AnyRequest, Closed, Inbox, Request, Urgency, Verb};
 use super::known_lanes::KnownLanes;
 use super::lease::ClaimedRows;
+use super::limit_state::LimitState;
 use super::queue_counts::SharedCounts;
 use super::time::{StoreTime, shift_times};
 use super::transaction::{OnItemError, Tx};
@@ -52,6 +53,7 @@ impl Writer {
             syncs: None,
             claimed_rows: ClaimedRows::default(),
             lanes: KnownLanes::default(),
+            limits: LimitState::default(),
             counts,
         };
         let thread = std::thread::Builder::new().name("steadfast-writer".into()).spawn(move || {
@@ -135,6 +137,7 @@ struct WriterThread {
     syncs: Option<bool>,
     claimed_rows: ClaimedRows,
     lanes: KnownLanes,
+    limits: LimitState,
     counts: SharedCounts,
 }
 
@@ -190,6 +193,10 @@ impl WriterThread {
             if self.time.clock_step().is_some() || self.lanes.rolled_back(&self.connection).is_err() {
                 self.lanes.forget();
             }
+            // Else they are read with the lanes.
+            if self.limits.rolled_back(&self.connection, &mut self.lanes).is_err() {
+                self.lanes.forget();
+            }
             self.lanes.end_transaction();
         }
         result.map_err(|error| {
@@ -240,12 +247,17 @@ impl WriterThread {
             self.lanes.forget();
         }
         let now_micros = step.map_or_else(|| self.time.now_micros(), |step| step.to_micros);
-        self.lanes.catch_up(&self.connection, now_micros)?;
-        let mut tx = Tx::new(&self.connection, now_micros, on_item_error, &mut self.claimed_rows, &mut self.lanes);
+        if let Err(error) = self.catch_up(now_micros) {
+            // Read in part: the next transaction must not take that for all there is.
+            self.lanes.forget();
+            return Err(error);
+        }
+        let lanes = (&mut self.lanes, &mut self.limits);
+        let mut tx = Tx::new(&self.connection, now_micros, on_item_error, &mut self.claimed_rows, lanes.0, lanes.1);
         for request in requests {
             request.apply(&mut tx)?;
         }
-        let moved = tx.write_counts()?;
+        let (moved, used) = tx.write_counts()?;
         let made_ready = tx.has_made_ready();
         drop(tx);
         self.lanes.debug_check(&self.connection)?;
@@ -253,11 +265,23 @@ impl WriterThread {
         self.counts.add(moved.iter().map(|(key, by)| (&key.queue, by)));
         self.counts.debug_check(&self.connection);
         self.lanes.end_transaction();
+        self.limits.end_transaction();
+        self.limits.usage.committed(used, now_micros);
+        self.limits.usage.debug_check(&self.connection, now_micros);
         if let Some(step) = step {
             self.time.adopt(step);
         }
         self.health.note_commit();
         Ok(made_ready)
+    }
+
+    /// What is known is what the file has, also if somebody else has written to it.
+    fn catch_up(&mut self, now_micros: i64) -> rusqlite::Result<()> {
+        if self.lanes.catch_up(&self.connection, now_micros)? {
+            self.limits.read(&self.connection, &mut self.lanes)?;
+            self.claimed_rows.forget();
+        }
+        Ok(())
     }
 
     /// Short: the checkpointer has copied nearly everything already. If a reader is in the way, another time.

@@ -42,7 +42,7 @@ pub(super) fn command(name: &str, table: toml::Table, reader: &ValueReader<'_>) 
         ));
     }
     only(&table, &[&["program", "args", "env", "directory", "concurrency"], &KindKeys::NAMES[..]].concat())?;
-    let kind: KindKeys = typed(table.clone())?;
+    let mut kind: KindKeys = typed(table.clone())?;
     let keys: CommandKeys = typed(table)?;
     if !keys.program.is_absolute() {
         return Err(format!("program: {:?} is not an absolute path; no PATH is searched", keys.program));
@@ -50,6 +50,7 @@ pub(super) fn command(name: &str, table: toml::Table, reader: &ValueReader<'_>) 
     if keys.concurrency == Some(0) {
         return Err("concurrency must be at least 1".into());
     }
+    kind.concurrency = None;
     let definition = kind.definition(name)?;
     Ok(CommandTable {
         timeout: definition.defaults.timeout_ms.map(Duration::from_millis),

@@ -3,8 +3,9 @@
 
 use serde::Deserialize;
 
+use super::queues::RateKeys;
 use super::{only, typed};
-use crate::job::{Kind, KindDefaults, KindDefinition, QueueName, RetryPolicy};
+use crate::job::{Kind, KindDefaults, KindDefinition, QueueName, Rate, RetryPolicy};
 
 /// One of them.
 #[derive(Debug)]
@@ -23,16 +24,21 @@ pub(super) struct KindKeys {
     max_attempts: Option<u32>,
     timeout_ms: Option<u64>,
     retry: Option<RetryPolicy>,
+    /// Of all processes together. In a command's table the key is of one process.
+    pub(super) concurrency: Option<u32>,
+    rate: Option<RateKeys>,
+    hidden: Option<Vec<String>>,
     push: Option<String>,
 }
 
 impl KindKeys {
-    pub(super) const NAMES: [&str; 6] = ["schema", "queue", "priority", "max_attempts", "timeout_ms", "retry"];
+    pub(super) const NAMES: [&str; 8] =
+        ["schema", "queue", "priority", "max_attempts", "timeout_ms", "retry", "rate", "hidden"];
 
     pub(super) fn definition(self, name: &str) -> Result<KindDefinition, String> {
         let queue = self.queue.map(QueueName::new).transpose().map_err(|error| error.to_string())?;
-        Ok(KindDefinition {
-            kind: Kind::new(name).map_err(|error| error.to_string())?,
+        let kind = Kind::new(name).map_err(|error| error.to_string())?;
+        let definition = KindDefinition {
             schema: self.schema,
             defaults: KindDefaults {
                 queue,
@@ -41,12 +47,18 @@ impl KindKeys {
                 timeout_ms: self.timeout_ms,
                 retry: self.retry,
             },
-        })
+            ..KindDefinition::any(kind)
+                .concurrency(self.concurrency)
+                .rate(self.rate.map(Rate::from))
+                .hidden(self.hidden.unwrap_or_default())
+        };
+        definition.check_limits().map_err(|error| error.to_string())?;
+        Ok(definition)
     }
 }
 
 pub(super) fn kind(name: &str, table: toml::Table) -> Result<DeclaredKind, String> {
-    only(&table, &[&KindKeys::NAMES[..], &["push"]].concat())?;
+    only(&table, &[&KindKeys::NAMES[..], &["concurrency", "push"]].concat())?;
     let keys: KindKeys = typed(table)?;
     let push = keys.push.clone();
     Ok(DeclaredKind { definition: keys.definition(name)?, push })

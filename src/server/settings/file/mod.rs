@@ -1,11 +1,13 @@
-//! The TOML file: settings by their keys, and what only the file can say: kinds, endpoints, secrets, commands and schedules. What it
-//! does not know it refuses, with the closest that it does know: a setting with a typo would otherwise silently not count.
+//! The TOML file: settings by their keys, and what only the file can say: kinds, limits of queues, endpoints, secrets, commands and
+//! schedules. What it does not know it refuses, with the closest that it does know: a setting with a typo would otherwise silently not count.
 //!
-//! [`values`] reads secrets that the file names; [`kinds`], [`endpoints`], [`commands`] and [`schedules`] each read one sort of table.
+//! [`values`] reads secrets that the file names; [`kinds`], [`queues`], [`endpoints`], [`commands`] and [`schedules`] each read one sort
+//! of table.
 
 mod commands;
 mod endpoints;
 mod kinds;
+mod queues;
 mod schedules;
 mod values;
 
@@ -20,6 +22,7 @@ use toml::Value as Toml;
 pub(in crate::server) use commands::CommandTable;
 pub(in crate::server) use endpoints::{EndpointTable, SecretTable};
 pub(in crate::server) use kinds::DeclaredKind;
+pub(in crate::server) use queues::QueueTable;
 pub(in crate::server) use schedules::DeclaredSchedule;
 
 use self::values::{ValueReader, Variables};
@@ -30,7 +33,7 @@ use super::table::SETTINGS;
 const FILE_MAX_BYTES: u64 = 1024 * 1024;
 
 /// The tables of the file, by what they are called there.
-const TABLES: [&str; 4] = ["kinds", "endpoints", "secrets", "commands"];
+const TABLES: [&str; 5] = ["kinds", "queues", "endpoints", "secrets", "commands"];
 
 /// Besides, a list of tables: `[[schedules]]`.
 const SCHEDULES: &str = "schedules";
@@ -48,6 +51,7 @@ pub(super) struct FileContents {
 #[derive(Debug, Default)]
 pub(in crate::server) struct Declarations {
     pub(in crate::server) kinds: Vec<DeclaredKind>,
+    pub(in crate::server) queues: Vec<QueueTable>,
     pub(in crate::server) endpoints: Vec<EndpointTable>,
     pub(in crate::server) secrets: Vec<SecretTable>,
     pub(in crate::server) commands: Vec<CommandTable>,
@@ -137,6 +141,7 @@ impl Declarations {
             let Toml::Table(table) = table else { return Err(at("must be a table".into())) };
             match tables {
                 "kinds" => self.kinds.push(kinds::kind(&name, table).map_err(at)?),
+                "queues" => self.queues.push(queues::queue(&name, table).map_err(at)?),
                 "endpoints" => self.endpoints.push(endpoints::endpoint(&name, table, reader).map_err(at)?),
                 "secrets" => self.secrets.push(endpoints::secret(&name, table, reader).map_err(at)?),
                 _ => self.commands.push(commands::command(&name, table, reader).map_err(at)?),

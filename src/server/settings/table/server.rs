@@ -3,7 +3,7 @@
 use super::rows;
 use crate::server::settings::forms::{
     AddressOrOff, Choice, Concurrency, DatabaseUrl, FilePath, LogFilter, Millis, Names, Number, SWITCH, SocketAddress,
-    Span, Text, TokenText,
+    Span, Text, TokenText, WebAddress,
 };
 use crate::server::settings::kind_forms::BuiltInNames;
 use crate::server::settings::setting::{Optional, Required, optional, required};
@@ -67,6 +67,12 @@ rows! {
         &Names,
         "names the Host header may give besides localhost, while there is no token",
     );
+    PUBLIC_URL: Optional<WebAddress> = optional(
+        "public_url",
+        "STEADFAST_PUBLIC_URL",
+        &WebAddress,
+        "where browsers reach the API, through a proxy or not; behind https the cookie of a session is for https only",
+    );
     MAX_CONNECTIONS: Required<Number<usize>> = required(
         "max_connections",
         "STEADFAST_MAX_CONNECTIONS",
@@ -119,6 +125,13 @@ rows! {
         "false",
         SWITCH,
         "take jobs of kinds that nobody declared",
+    );
+    HIDE_PAYLOADS: Required<Choice<bool>> = required(
+        "hide_payloads",
+        "STEADFAST_HIDE_PAYLOADS",
+        "false",
+        SWITCH,
+        "show payloads and results over the API only to tokens with the scope admin",
     );
     ADMIN_TOKEN: Optional<TokenText> = optional(
         "admin_token",
@@ -232,6 +245,13 @@ rows! {
         "90d",
         &Span,
         "how long dead letters are kept",
+    );
+    RETENTION_AUDIT: Required<Span> = required(
+        "retention_audit",
+        "STEADFAST_RETENTION_AUDIT",
+        "400d",
+        &Span,
+        "how long it is kept what operators did",
     );
     DEFAULT_MAX_ATTEMPTS: Required<Number<u32>> = required(
         "default_max_attempts",

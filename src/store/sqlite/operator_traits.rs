@@ -1,0 +1,125 @@
+//! What operators ask beside jobs, kinds, schedules and limits: the audit, workers, sessions, groups of errors, operations.
+
+use async_trait::async_trait;
+use rusqlite::Connection;
+
+use super::{SqliteStore, audit, errors, operation_steps, operations, sessions, workers};
+use crate::job::{Fingerprint, OperationId, Told, WorkerId};
+use crate::store::{
+    AuditPage, AuditStore, BeginOperation, ChangeOperation, DeleteSession, ErrorPage, ErrorRecord, ErrorStore,
+    ListAudit, ListErrors, ListOperations, ListWorkers, OperationBegun, OperationChanged, OperationPage,
+    OperationPreview, OperationRecord, OperationStep, OperationStore, PreviewOperation, PruneAudit, PruneTokens,
+    PruneWorkers, PutSession, SessionRecord, SessionStore, SnoozeErrors, StoreError, TellWorker, TouchTokens,
+    UnsnoozeErrors, WorkerDetail, WorkerPage, WorkerReport, WorkerStore,
+};
+
+#[async_trait]
+impl AuditStore for SqliteStore {
+    async fn audit(&self, list: ListAudit) -> Result<AuditPage, StoreError> {
+        self.readers.read("audit", move |connection| audit::audit(connection, &list)).await
+    }
+
+    async fn prune_audit(&self, prune: PruneAudit) -> Result<usize, StoreError> {
+        self.writer.write(prune).await
+    }
+}
+
+#[async_trait]
+impl WorkerStore for SqliteStore {
+    async fn report_workers(&self, reports: Vec<WorkerReport>) -> Result<Vec<Told>, StoreError> {
+        self.writer.write(workers::ReportWorkers(reports)).await
+    }
+
+    async fn tell_worker(&self, tell: TellWorker) -> Result<bool, StoreError> {
+        self.writer.write(tell).await
+    }
+
+    async fn worker(&self, worker: WorkerId) -> Result<Option<WorkerDetail>, StoreError> {
+        let now_micros = self.time.now_micros();
+        self.readers.read("worker", move |connection| workers::worker(connection, &worker, now_micros)).await
+    }
+
+    async fn workers(&self, list: ListWorkers) -> Result<WorkerPage, StoreError> {
+        let now_micros = self.time.now_micros();
+        self.readers.read("workers", move |connection| workers::workers(connection, &list, now_micros)).await
+    }
+
+    async fn prune_workers(&self, prune: PruneWorkers) -> Result<usize, StoreError> {
+        self.writer.write(prune).await
+    }
+}
+
+#[async_trait]
+impl SessionStore for SqliteStore {
+    async fn put_session(&self, put: PutSession) -> Result<Option<SessionRecord>, StoreError> {
+        self.writer.write(put).await
+    }
+
+    async fn session(&self, id: String) -> Result<Option<SessionRecord>, StoreError> {
+        let now = self.time.now_micros();
+        self.readers.read("session", move |connection| sessions::session(connection, &id, now)).await
+    }
+
+    async fn delete_session(&self, delete: DeleteSession) -> Result<bool, StoreError> {
+        self.writer.write(delete).await
+    }
+
+    async fn touch_tokens(&self, touch: TouchTokens) -> Result<usize, StoreError> {
+        self.writer.write(touch).await
+    }
+
+    async fn prune_tokens(&self, prune: PruneTokens) -> Result<usize, StoreError> {
+        self.writer.write(prune).await
+    }
+}
+
+#[async_trait]
+impl ErrorStore for SqliteStore {
+    async fn errors(&self, list: ListErrors) -> Result<ErrorPage, StoreError> {
+        let now_micros = self.time.now_micros();
+        self.readers.read("errors", move |connection| errors::errors(connection, &list, now_micros)).await
+    }
+
+    async fn error_group(&self, fingerprint: Fingerprint) -> Result<Option<ErrorRecord>, StoreError> {
+        let now_micros = self.time.now_micros();
+        let read = move |connection: &Connection| errors::error_group(connection, fingerprint, now_micros);
+        self.readers.read("error_group", read).await
+    }
+
+    async fn snooze_errors(&self, snooze: SnoozeErrors) -> Result<Option<ErrorRecord>, StoreError> {
+        self.writer.write(snooze).await
+    }
+
+    async fn unsnooze_errors(&self, unsnooze: UnsnoozeErrors) -> Result<bool, StoreError> {
+        self.writer.write(unsnooze).await
+    }
+}
+
+#[async_trait]
+impl OperationStore for SqliteStore {
+    async fn preview_operation(&self, preview: PreviewOperation) -> Result<OperationPreview, StoreError> {
+        let now_micros = self.time.now_micros();
+        let look = move |connection: &Connection| operations::preview_operation(connection, &preview, now_micros);
+        self.readers.read("preview_operation", look).await
+    }
+
+    async fn begin_operation(&self, begin: BeginOperation) -> Result<OperationBegun, StoreError> {
+        self.writer.write(begin).await
+    }
+
+    async fn operation(&self, id: OperationId) -> Result<Option<OperationRecord>, StoreError> {
+        self.readers.read("operation", move |connection| operations::operation(connection, id)).await
+    }
+
+    async fn operations(&self, list: ListOperations) -> Result<OperationPage, StoreError> {
+        self.readers.read("operations", move |connection| operations::operations(connection, &list)).await
+    }
+
+    async fn change_operation(&self, change: ChangeOperation) -> Result<OperationChanged, StoreError> {
+        self.writer.write(change).await
+    }
+
+    async fn step_operation(&self) -> Result<OperationStep, StoreError> {
+        self.writer.write(operation_steps::StepOperation).await
+    }
+}
