@@ -2,11 +2,11 @@
 
 use std::fmt::Display;
 #[cfg(all(feature = "api", feature = "worker"))]
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 
 use super::crew::{KindState, State};
 #[cfg(all(feature = "api", feature = "worker"))]
-use crate::server::cli::DEFAULT_URL;
+use crate::server::cli::{DEFAULT_URL, reachable};
 use crate::server::settings::{Executor, Settings, without_password};
 
 /// What every role says that runs or accepts simulated jobs.
@@ -133,15 +133,4 @@ fn kinds(facts: &Facts) -> String {
         text.push_str(&format!("  {:<10}{line}\n", "Outbound"));
     }
     text
-}
-
-/// Where programs on this machine find it: "any address" is none to connect to.
-#[cfg(all(feature = "api", feature = "worker"))]
-fn reachable(mut address: SocketAddr) -> String {
-    match address.ip() {
-        IpAddr::V4(ip) if ip.is_unspecified() => address.set_ip(Ipv4Addr::LOCALHOST.into()),
-        IpAddr::V6(ip) if ip.is_unspecified() => address.set_ip(Ipv6Addr::LOCALHOST.into()),
-        _ => {}
-    }
-    format!("http://{address}")
 }
