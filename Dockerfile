@@ -20,8 +20,8 @@ LABEL org.opencontainers.image.title="Steadfast" \
 # Not pinned to a version: Debian removes old ones from its mirrors, and CA roots should be the newest there are.
 # hadolint ignore=DL3008
 RUN apt-get update && apt-get install -y --no-install-recommends ca-certificates && rm -rf /var/lib/apt/lists/* \
-    && groupadd --system --gid 10001 steadfast \
-    && useradd --system --uid 10001 --gid 10001 --home-dir /data --shell /usr/sbin/nologin steadfast \
+    && groupadd --gid 10001 steadfast \
+    && useradd --no-log-init --no-create-home --uid 10001 --gid 10001 --home-dir /data --shell /usr/sbin/nologin steadfast \
     && install -d -m 0700 -o steadfast -g steadfast /data
 COPY --from=build /out/ /usr/local/bin/
 USER 10001:10001
