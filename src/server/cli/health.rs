@@ -1,7 +1,7 @@
 //! `steadfast health`: whether a process is ready, as an exit code. For `HEALTHCHECK` and the like: an image needs no curl.
 //!
-//! It asks `/readyz`, which is public, so it never reads a token. It ends with 0 or 1 only: of all other codes a container
-//! runtime makes what it likes.
+//! It asks `/readyz`, which is public, so it never reads a token. It exits with 0 or 1 only: to container runtimes
+//! the other codes are reserved or undefined.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
@@ -34,7 +34,7 @@ pub(in crate::server) struct Health {
 
 impl Health {
     pub(super) fn run(self) -> Result<Exit> {
-        // One code for all that can be wrong: to whoever restarts containers it is one thing.
+        // One exit code for every failure: callers restart the process or take it out of rotation, whatever the reason.
         let answer = self.ask().map_err(|error| ExitError::new(Exit::Failed, format!("{error:#}")))?;
         if self.target.json {
             print_json(&answer);
