@@ -1,6 +1,6 @@
 """What schemas do not say of the manifests as kustomize renders them: pods are restricted, secrets are files, versions agree.
 
-usage: manifests.py RENDERED.yaml"""
+usage: manifests.py RENDERED.yaml..."""
 
 import pathlib
 import re
@@ -53,9 +53,9 @@ def check_files():
     return {endpoint["port"] for endpoint in monitor["spec"]["podMetricsEndpoints"]}
 
 
-def main(rendered):
+def main(*rendered):
     version = re.search(r'^version = "(.*)"', pathlib.Path("Cargo.toml").read_text(), re.M)[1]
-    documents = list(yaml.safe_load_all(pathlib.Path(rendered).read_text()))
+    documents = [document for file in rendered for document in yaml.safe_load_all(pathlib.Path(file).read_text())]
     found = list(pods(documents))
     if len(found) != 3:
         fail(f"{len(found)} pods instead of 3")
@@ -69,4 +69,4 @@ def main(rendered):
     print(f"{len(documents)} objects, {len(found)} of them pods: restricted, secrets are files, version {version}")
 
 
-main(sys.argv[1])
+main(*sys.argv[1:])
