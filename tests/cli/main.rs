@@ -9,6 +9,7 @@ mod bulk;
 mod canary;
 mod command_line;
 mod config;
+mod demo;
 mod errors;
 mod failures;
 mod fleet;

@@ -8,7 +8,7 @@ mod ask;
 mod audit;
 mod bulk;
 mod chosen_jobs;
-mod client;
+pub(super) mod client;
 mod enqueue;
 mod errors;
 mod format;
