@@ -6,6 +6,7 @@ while the parent shuts down."""
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import signal
@@ -69,7 +70,7 @@ class HeartbeatProcess(LeaseWatch):
             close_quietly(child.stdout)
 
     def _spawn(self) -> None:
-        command = [sys.executable, "-m", "steadfast_queue.heartbeat_process"]
+        command = [sys.executable, "-c", "from steadfast_queue.heartbeat_process import main; main()"]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
         child = subprocess.Popen(  # noqa: S603 (this very program)
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment
@@ -97,7 +98,7 @@ class HeartbeatProcess(LeaseWatch):
                 self._added[held.token] = self._sent
                 add = {"add": {"job_id": held.job_id, "lease_token": held.token}, "seq": self._sent}
                 self._send(add)
-                held.context.on_progress(lambda progress, token=held.token: self._on_progress(token, progress))
+                held.context.on_progress(functools.partial(self._on_progress, held.token))
         self.poke()
 
     def _on_remove(self, leases: Iterable[Held]) -> None:
@@ -228,7 +229,3 @@ def main() -> None:
     pause = threading.Event()
     while True:
         pause.wait(child.beat())
-
-
-if __name__ == "__main__":
-    main()

@@ -189,6 +189,10 @@ class Connection:
         if connection is not None:
             connection.close()
 
+    def __del__(self) -> None:  # a client that nobody closed is no reason for a warning
+        if hasattr(self, "_http"):
+            self.close()
+
 
 def _describe(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

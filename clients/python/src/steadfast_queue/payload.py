@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import types
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, TypeVar, Union, cast
 
 T = TypeVar("T")
@@ -18,7 +18,7 @@ class InvalidPayload(ValueError):
     """The payload does not fit the handler. The job is retried: a newer worker may know it."""
 
 
-def to_json(value: Any) -> Any:
+def to_json(value: object) -> Any:
     """What goes over the wire: models and dataclasses become objects, everything else stays."""
     dump = getattr(value, "model_dump", None)
     if callable(dump) and not isinstance(value, type):
@@ -26,10 +26,10 @@ def to_json(value: Any) -> Any:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {f.name: to_json(getattr(value, f.name)) for f in dataclasses.fields(value)}
     if isinstance(value, dict):
-        return {key: to_json(item) for key, item in value.items()  # pyright: ignore[reportUnknownVariableType]}
+        return {key: to_json(item) for key, item in cast("dict[str, object]", value).items()}
     if isinstance(value, (list, tuple)):
-        return [to_json(item) for item in cast("list[Any]", value)]
-    return value
+        return [to_json(item) for item in cast("Iterable[object]", value)]
+    return value  # pyright: ignore[reportUnknownVariableType]
 
 
 def decoder(annotation: Any) -> Callable[[Any], Any]:
@@ -66,7 +66,7 @@ def _dataclass(cls: type[Any], value: Any, where: str) -> Any:
     return cls(**{name: _nested(hints.get(name), item, f"{where}.{name}") for name, item in given.items()})
 
 
-def _nested(annotation: Any, value: Any, where: str) -> Any:
+def _nested(annotation: Any, value: object, where: str) -> Any:
     """Dataclasses inside of dataclasses, lists and optional values."""
     origin = typing.get_origin(annotation)
     arguments = typing.get_args(annotation)
@@ -76,10 +76,12 @@ def _nested(annotation: Any, value: Any, where: str) -> Any:
         others = [a for a in arguments if a is not type(None)]
         return _nested(others[0], value, where) if len(others) == 1 else value
     if origin is list and isinstance(value, list) and arguments:
-        return [_nested(arguments[0], item, f"{where}[{index}]") for index, item in enumerate(value)]
+        return [
+            _nested(arguments[0], item, f"{where}[{index}]") for index, item in enumerate(cast("Iterable[Any]", value))
+        ]
     if isinstance(annotation, type) and dataclasses.is_dataclass(annotation):
         return _dataclass(annotation, value, where)
-    return value
+    return value  # pyright: ignore[reportUnknownVariableType]
 
 
 def schema(annotation: Any) -> dict[str, Any] | None:

@@ -159,7 +159,7 @@ class Settler:
         return [], backoff(tries, error.retry_after if isinstance(error, Problem) else None)
 
     def _one_by_one(self, refused: Problem, batch: list[Report]) -> list[Report]:
-        """One bad item has the whole call refused: the others must not suffer, and its own job fails with what the server says."""
+        """One bad item has the whole call refused: the others must not suffer, and its job fails with what the server says."""
         if len(batch) > 1:
             done: list[Report] = []
             for report in batch:
