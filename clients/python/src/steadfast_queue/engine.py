@@ -114,7 +114,7 @@ class Engine:
             except Problem as problem:
                 if problem.is_access or problem.status in (400, 422):
                     self.on_refused(problem)
-                    return
+                    break
                 self._pause(problem, tries, problem.retry_after)
                 tries += 1
             except Unreachable as error:

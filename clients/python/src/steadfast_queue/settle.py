@@ -102,6 +102,7 @@ class Settler:
                 tries = 0 if done else tries + 1
                 if wait and not self._stop:
                     self._changed.wait_for(lambda: self._stop, wait)
+        self._connection.close()
 
     def _next_batch(self) -> list[Report] | None:
         with self._changed:
