@@ -37,11 +37,16 @@ def make_server(request: pytest.FixtureRequest) -> Iterator[MakeServer]:
     def make(**settings: str) -> Server:
         environment = dict(settings)
         if request.param == "postgres":
-            environment |= {"DATABASE_URL": POSTGRES_URL or "", "STEADFAST_DATABASE_SCHEMA": f"t{uuid.uuid4().hex[:12]}"}
+            environment |= {
+                "DATABASE_URL": POSTGRES_URL or "",
+                "STEADFAST_DATABASE_SCHEMA": f"t{uuid.uuid4().hex[:12]}",
+            }
         server = Server(environment=environment)
         servers.append(server)
         if request.param == "postgres":
-            subprocess.run([server.binary, "migrate"], env=server.environment, cwd=server.directory, check=True, timeout=60)
+            subprocess.run(
+                [server.binary, "migrate"], env=server.environment, cwd=server.directory, check=True, timeout=60
+            )
         return server.start()
 
     yield make

@@ -10,10 +10,10 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from steadfast_queue import Client
 
@@ -43,7 +43,7 @@ def outcomes(client: Client, job_id: str) -> list[str]:
 
 
 def totals(client: Client) -> dict[str, int]:
-    return dict(client.stats()["totals"])  # type: ignore[arg-type]  # pyright: ignore
+    return cast("dict[str, int]", client.stats()["totals"])
 
 
 class Program:
@@ -94,12 +94,29 @@ class Program:
 
 
 @contextmanager
-def program(name: str, url: str, **variables: str) -> Iterator[Program]:
+def program(name: str, url: str, **variables: str) -> Generator[Program]:
     started = Program(name, url, **variables)
     try:
         yield started
     finally:
         started.kill()
+
+
+def children(worker: Program) -> list[int]:
+    path = f"/proc/{worker.process.pid}/task"
+    found: list[int] = []
+    for task in os.listdir(path):
+        with open(f"{path}/{task}/children") as file:
+            found += [int(pid) for pid in file.read().split()]
+    return found
+
+
+def exists(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rsplit(")", 1)[1].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
 
 
 Reply = tuple[int, Any] | tuple[int, Any, dict[str, str]] | None
@@ -128,7 +145,7 @@ class Scripted:
                     return
                 content = b"" if reply[1] is None else json.dumps(reply[1]).encode()
                 self.send_response(reply[0])
-                for name, value in (reply[2] if len(reply) > 2 else {}).items():  # type: ignore[misc]
+                for name, value in (reply[2] if len(reply) > 2 else {}).items():
                     self.send_header(name, value)
                 self.send_header("content-length", str(len(content)))
                 self.end_headers()

@@ -6,12 +6,12 @@ import json
 import random
 import signal
 import time
+from functools import partial
 from typing import Any
-
-from support import Program, outcomes, program, totals, until, until_status
 
 from steadfast_queue import Client, NewJob
 from steadfast_queue.testing import Server
+from support import Program, outcomes, program, totals, until, until_status
 
 SEED = 7
 
@@ -24,20 +24,29 @@ def settings(**values: Any) -> str:
     return json.dumps(values)
 
 
+def is_begun(client: Client, enqueued: int) -> bool:
+    now = totals(client)
+    return now["running"] > 0 or now["succeeded"] == enqueued
+
+
+def has_more_than(client: Client, succeeded: int) -> bool:
+    return totals(client)["succeeded"] > succeeded
+
+
 def test_workers_killed_at_random_finish_every_job_once(server: Server, client: Client) -> None:
     client.put_kind("act")
     dice = random.Random(SEED)
-    start = lambda: Program("mixed.py", server.url, WORKER=settings(lease=1, concurrency=10))  # noqa: E731
+
+    def start() -> Program:
+        return Program("mixed.py", server.url, WORKER=settings(lease=1, concurrency=10))
+
     workers = [start(), start()]
     enqueued, kills = 0, 0
     try:
         while enqueued < 400:
             client.enqueue_many(act("sleep", s=0.06) for _ in range(40))
             enqueued += 40
-            until(
-                "somebody is at work, or done",
-                lambda: totals(client)["running"] or totals(client)["succeeded"] == enqueued,
-            )
+            until("somebody is at work, or done", partial(is_begun, client, enqueued))
             # In the middle of it, whenever that is.
             time.sleep(dice.uniform(0.02, 0.3))
             victim = dice.randrange(2)
@@ -116,7 +125,7 @@ def test_a_server_that_is_killed_and_comes_back_loses_nothing(server: Server, cl
     with program("mixed.py", server.url, WORKER=settings(lease=5, concurrency=10)) as worker:
         for _ in range(3):
             done = totals(client)["succeeded"]
-            until("some are done", lambda done=done: totals(client)["succeeded"] > done + 10)
+            until("some are done", partial(has_more_than, client, done + 10))
             server.kill()
             worker.until_says("trying again")
             server.start()

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from steadfast_queue import Cancelled, Context, Job, Permanent, Retry, Snooze, Worker, current_context
+from steadfast_queue import Cancelled, Context, Handler, Job, Permanent, Retry, Snooze, Worker, current_context
 from steadfast_queue.context import Signal
 from steadfast_queue.errors import StopReason
 from steadfast_queue.testing import Attempt, Harness
@@ -57,7 +57,8 @@ def test_an_exception_that_cannot_be_printed_is_still_a_failure() -> None:
 
 
 @pytest.mark.parametrize(
-    ("reason", "outcome"), [("cancel", "cancelled"), ("timeout", "failed"), ("shutdown", "released"), ("lost", "released")]
+    ("reason", "outcome"),
+    [("cancel", "cancelled"), ("timeout", "failed"), ("shutdown", "released"), ("lost", "released")],
 )
 def test_a_handler_that_is_told_to_stop_ends_with_the_outcome_of_the_reason(reason: StopReason, outcome: str) -> None:
     seen: list[str | None] = []
@@ -133,7 +134,7 @@ def test_middleware_wraps_handlers_of_its_own_kind_outermost_first() -> None:
 def test_handlers_are_checked_when_they_are_registered() -> None:
     worker = Worker()
     with pytest.raises(TypeError, match="payload"):
-        worker.handler("k")(lambda: None)  # type: ignore[call-overload]  # pyright: ignore
+        Handler("k", lambda: None, None, {})
     with pytest.raises(ValueError, match="not a name"):
         worker.handler("No Name")(lambda payload: None)
     worker.handler("k")(lambda payload: None)

@@ -39,11 +39,15 @@ def test_a_dataclass_goes_to_json_and_back() -> None:
     assert decoder(Order)(wire) == order
 
 
-@pytest.mark.parametrize(
-    ("payload", "says"),
-    [({}, "lacks fields of Order: id"), ({"id": 1, "x": 2}, "unknown fields for Order: x"), ([], "not an object"),
-     ({"id": 1, "parts": [{}]}, r"payload.parts\[0\] lacks")],
-)  # fmt: skip
+MISFITS: list[tuple[Any, str]] = [
+    ({}, "lacks fields of Order: id"),
+    ({"id": 1, "x": 2}, "unknown fields for Order: x"),
+    ([], "not an object"),
+    ({"id": 1, "parts": [{}]}, r"payload.parts\[0\] lacks"),
+]
+
+
+@pytest.mark.parametrize(("payload", "says"), MISFITS)
 def test_a_payload_that_is_no_such_dataclass_says_why(payload: Any, says: str) -> None:
     with pytest.raises(InvalidPayload, match=says):
         decoder(Order)(payload)
@@ -65,7 +69,14 @@ def test_schemas_come_from_annotations() -> None:
 
 
 def test_a_declaration_changes_only_what_the_handler_says() -> None:
-    declared = {"kind": "k", "built_in": False, "concurrency": 5, "max_attempts": 3, "queue": None, "hidden": []}
+    declared: dict[str, Any] = {
+        "kind": "k",
+        "built_in": False,
+        "concurrency": 5,
+        "max_attempts": 3,
+        "queue": None,
+        "hidden": [],
+    }
     assert merged(declared, {"max_attempts": 3}) is None
     assert merged(declared, {"max_attempts": 4}) == {"concurrency": 5, "max_attempts": 4}
     assert merged(None, {}) == {}

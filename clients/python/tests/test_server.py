@@ -7,11 +7,11 @@ from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import pytest
-from conftest import MakeServer
-from support import until, until_status
 
+from conftest import MakeServer
 from steadfast_queue import AsyncClient, Client, Context, JobFailed, NewJob, Permanent, Problem, Worker
 from steadfast_queue.testing import Server
+from support import until, until_status
 
 
 def declare(client: Client, *kinds: str) -> None:

@@ -28,13 +28,13 @@ def of_schema(schema: dict[str, Any]) -> frozenset[str]:
         return of_schema(SCHEMAS[name]) if name in ("Integer", "Reason") or is_alias(name) else frozenset([name])
     for union in ("oneOf", "anyOf"):
         if union in schema:
-            return frozenset().union(*(of_schema(s) for s in schema[union]))
+            return frozenset[str]().union(*(of_schema(s) for s in schema[union]))
     if "enum" in schema:
         return frozenset(json.dumps(value) for value in schema["enum"])
     kinds = schema.get("type")
     if kinds is None:
         return frozenset(["Reason"]) if "allOf" in schema else frozenset([ANY])
-    return frozenset().union(*(of_kind(kind, schema) for kind in ([kinds] if isinstance(kinds, str) else kinds)))
+    return frozenset[str]().union(*(of_kind(kind, schema) for kind in ([kinds] if isinstance(kinds, str) else kinds)))
 
 
 def of_kind(kind: str, schema: dict[str, Any]) -> frozenset[str]:
@@ -43,8 +43,8 @@ def of_kind(kind: str, schema: dict[str, Any]) -> frozenset[str]:
     if kind == "object":
         if "properties" in schema:
             return frozenset(["object with " + ",".join(sorted(schema["properties"]))])
-        values = schema.get("additionalProperties")
-        return frozenset([f"map of {sorted(of_schema(values)) if isinstance(values, dict) else [ANY]}"])
+        values: Any = schema.get("additionalProperties")
+        return frozenset([f"map of {sorted(of_schema(values)) if values else [ANY]}"])
     return frozenset([{"string": "str", "integer": "int", "number": "float", "boolean": "bool", "null": "None"}[kind]])
 
 
@@ -56,7 +56,7 @@ def of_type(hint: Any) -> frozenset[str]:
     """The same for a Python type."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin in (Union, types.UnionType):
-        return frozenset().union(*(of_type(a) for a in arguments))
+        return frozenset[str]().union(*(of_type(a) for a in arguments))
     if origin is Literal:
         return frozenset(json.dumps(value) for value in arguments)
     if origin is list:
@@ -93,7 +93,9 @@ def test_a_shape_is_what_the_server_says(name: str) -> None:
         assert of_type(ours) == of_schema(SCHEMAS[name])
         return
     hints = typing.get_type_hints(ours)
-    assert {member: (of_type(hint), member in ours.__required_keys__) for member, hint in hints.items()} == members(name)
+    assert {member: (of_type(hint), member in ours.__required_keys__) for member, hint in hints.items()} == members(
+        name
+    )
 
 
 def test_there_is_no_shape_that_the_server_does_not_have() -> None:

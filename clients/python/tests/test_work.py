@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import time
 from typing import Any
 
 import pytest
-from conftest import MakeServer
-from support import Program, outcomes, program, totals, until, until_status
 
+from conftest import MakeServer
 from steadfast_queue import Client, Context, NewJob, Worker
 from steadfast_queue.testing import Server
+from support import children, exists, outcomes, program, totals, until, until_status
 
 LEASE_S = 1.0
 
@@ -40,7 +41,7 @@ def test_two_thousand_jobs_of_all_sorts_end_as_they_should(server: Server, clien
         until("all end", lambda: sum(totals(client)[status] for status in ended) == 2000, 120)
         worker.signal(signal.SIGTERM)
         assert worker.ended() == 0, worker.log
-    dead = {"permanent": "no use", "large": "300002", "surrogate": "not JSON", "hang": "timed out"}
+    dead = {"permanent": "no use", "large": "307202 bytes", "surrogate": "not JSON", "hang": "timed out"}
     found = {job.id: job for job in client.jobs(limit=200)}
     for job in stored:
         seen, what = found[job.id], job.payload["do"]
@@ -164,33 +165,12 @@ def test_the_heartbeat_process_ends_with_its_parent_and_is_started_again_when_it
     with program("mixed.py", server.url, WORKER=settings(lease=1, heartbeat="process")) as worker:
         until_status(client, job.id, "running")
         child = until("it has a child", lambda: children(worker))[0]
-        import os
-
         os.kill(child, signal.SIGKILL)
         worker.until_says("the heartbeat process ended")
         second = until("another child", lambda: [pid for pid in children(worker) if pid != child])[0]
         assert client.wait(job.id, 60).status == "succeeded"
         worker.process.kill()
         until("it ends with its parent", lambda: not exists(second))
-
-
-def children(worker: Program) -> list[int]:
-    path = f"/proc/{worker.process.pid}/task"
-    import os
-
-    found: list[int] = []
-    for task in os.listdir(path):
-        with open(f"{path}/{task}/children") as file:
-            found += [int(pid) for pid in file.read().split()]
-    return found
-
-
-def exists(pid: int) -> bool:
-    try:
-        with open(f"/proc/{pid}/stat") as file:
-            return file.read().rsplit(")", 1)[1].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
 
 
 def test_a_revoked_token_ends_the_worker_with_what_the_server_says(make_server: MakeServer) -> None:

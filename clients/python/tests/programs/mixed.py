@@ -15,8 +15,9 @@ from typing import Any
 from steadfast_queue import Client, Context, Permanent, Problem, Retry, Snooze, Worker
 
 logging.basicConfig(level="INFO", stream=sys.stderr, format="%(message)s")
-SETTINGS: dict[str, Any] = json.loads(os.environ.get("WORKER", "{}"))
-worker = Worker(Client(), **{"concurrency": 8, "lease": 1, "grace": 20, **SETTINGS})
+DEFAULTS: dict[str, Any] = {"concurrency": 8, "lease": 1, "grace": 20}
+SETTINGS: dict[str, Any] = DEFAULTS | json.loads(os.environ.get("WORKER", "{}"))
+worker = Worker(Client(), **SETTINGS)
 
 
 @worker.handler("act")
