@@ -63,7 +63,7 @@ def test_a_batch_is_stored_whole_or_not_at_all(client: Client) -> None:
     jobs = client.enqueue_many(NewJob("k", n) for n in range(1234))
     assert len({job.id for job in jobs}) == 1234
     assert all(job.created for job in jobs)
-    assert {job.id for job in client.jobs(kind="k", limit=200)} == {job.id for job in jobs}
+    assert {job.id for job in client.jobs(kind="k", page_size=200)} == {job.id for job in jobs}
 
 
 def test_queues_groups_and_kinds(client: Client) -> None:
@@ -204,7 +204,7 @@ def test_the_asynchronous_client_and_a_worker_inside_of_a_loop(server: Server) -
         async with worker.running(), AsyncClient(server.url) as client:
             jobs = await client.enqueue_many(double.job(n) for n in range(10))
             done = await asyncio.gather(*(client.wait(job.id, timeout=60) for job in jobs))
-            assert [job.id async for job in client.jobs(limit=3)] == [job.id for job in reversed(jobs)]
+            assert [job.id async for job in client.jobs(page_size=3)] == [job.id for job in reversed(jobs)]
             return [job.result for job in done]
 
     assert asyncio.run(main()) == [n * 2 for n in range(10)]

@@ -42,7 +42,7 @@ def test_two_thousand_jobs_of_all_sorts_end_as_they_should(server: Server, clien
         worker.signal(signal.SIGTERM)
         assert worker.ended() == 0, worker.log
     dead = {"permanent": "no use", "large": "307202 bytes", "surrogate": "not JSON", "hang": "timed out"}
-    found = {job.id: job for job in client.jobs(limit=200)}
+    found = {job.id: job for job in client.jobs(page_size=200)}
     for job in stored:
         seen, what = found[job.id], job.payload["do"]
         if what in dead:

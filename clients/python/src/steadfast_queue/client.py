@@ -51,7 +51,8 @@ class JobFilter(TypedDict, total=False):
     text: str | None
     order: str | None
     view: str | None
-    limit: int | None
+    page_size: int | None
+    """How many jobs one call fetches: 1 to 200, by default 50."""
 
 
 class Client(OperatorCalls):
@@ -113,7 +114,9 @@ class Client(OperatorCalls):
 
     def jobs(self, **filters: Unpack[JobFilter]) -> Pages[Job]:
         """All jobs that match, newest first (waiting ones: the next to run first), fetched page by page."""
-        return Pages(self._transport, "/jobs", filters, Job)
+        query: dict[str, Any] = {**filters}
+        query["limit"] = query.pop("page_size", None)
+        return Pages(self._transport, "/jobs", query, Job)
 
     def attempts(self, job_id: str) -> list[wire.Attempt]:
         """What became of each start of the job, oldest first."""

@@ -34,8 +34,14 @@ POLL_SLACK_S = 20.0
 """20 s beyond the wait of a long poll: the server itself gives up after 10 s more."""
 DRAIN_PAUSE_S = 5.0
 """5 s without leasing after the server said drain: behind the same name there may be another replica."""
+CUT_AFTER_S = 1.0
+"""1 s before the poll is cut: jobs that the server is about to hand out still arrive, and are given back. A server that has
+claimed them when the connection is cut may not notice, and they would wait for their lease to expire."""
 ABORT_S = 2.5
-"""2.5 s for the answer to a poll that was cut: it may bring jobs, which are given back."""
+"""2.5 s for the answer to a poll that was cut."""
+EMPTY_S = 0.2
+"""0.2 s after an empty answer that came at once, instead of after the wait that was asked for: the server is going away, or
+full. Without it this would be a busy loop."""
 LISTEN_S = 1.0
 """1 s after the grace period for handlers that listen to end by themselves."""
 FLUSH_S = 5.0
@@ -107,10 +113,18 @@ class Engine:
         while not self._stop.is_set():
             try:
                 room = self._wait_for_room()
-                if room == 0 or self._stop.wait(max(0.0, self._drained_until - time.monotonic())):
+                drained_s = self._drained_until - time.monotonic()
+                if drained_s > 0:
+                    self._poll.close()  # the next one may reach another replica
+                    self._stop.wait(drained_s)
+                if room == 0 or self._stop.is_set():
                     continue
+                asked_at = time.monotonic()
                 leases = self._lease(room)
+                self._accept(leases)
                 tries = 0
+                if not leases and time.monotonic() - asked_at < min(EMPTY_S, self.settings.wait_ms / 1000):
+                    self._stop.wait(EMPTY_S)
             except Problem as problem:
                 if problem.is_access or problem.status in (400, 422):
                     self.on_refused(problem)
@@ -124,8 +138,6 @@ class Engine:
                 logger.exception("lease: unexpected error")
                 self._pause(error, tries)
                 tries += 1
-            else:
-                self._accept(leases)
         self._poll.close()
 
     def _pause(self, error: Exception, tries: int, retry_after: float | None = None) -> None:
@@ -239,9 +251,8 @@ class Engine:
     # Ending. Each step has its own deadline and does not need the one before.
 
     def stop_leasing(self) -> None:
-        """Aborts the poll; what it still brings is given back."""
+        """Asks for no more jobs; what the poll still brings is given back."""
         self._stop.set()
-        self._poll.abort()
         with self._changed:
             self._changed.notify_all()
         self._release_pending()
@@ -249,9 +260,12 @@ class Engine:
     def shutdown(self, grace_s: float | None = None) -> None:
         """Finishes what runs, for `grace_s` seconds; gives the rest back; reports everything; ends."""
         grace_s = self.settings.grace_s if grace_s is None else grace_s
+        grace_ends = time.monotonic() + grace_s
         self.stop_leasing()
         self.stopping.set()
-        self._wait_until_idle(grace_s)
+        self._lease_thread.join(CUT_AFTER_S)
+        self._poll.abort()
+        self._wait_until_idle(max(0.0, grace_ends - time.monotonic()))
         self._lease_thread.join(ABORT_S)
         self._release_pending()
         for held in self._all_running():

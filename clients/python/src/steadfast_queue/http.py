@@ -234,7 +234,7 @@ class Transport:
         while True:
             error: Problem | Unreachable
             try:
-                answer = self._once(method, path, content, headers)
+                answer = self._once(method, path, content, headers, reuse=repeatable)
                 if answer.status < 300:
                     return answer
                 error = answer.problem()
@@ -251,8 +251,11 @@ class Transport:
                 raise error
             time.sleep(wait)
 
-    def _once(self, method: str, path: str, body: bytes | None, headers: Mapping[str, str] | None) -> Answer:
-        connection = self._take()
+    def _once(
+        self, method: str, path: str, body: bytes | None, headers: Mapping[str, str] | None, *, reuse: bool
+    ) -> Answer:
+        # On a connection of an earlier call nobody can tell whether a request that failed was received.
+        connection = self._take() if reuse else Connection(self.address)
         answer = connection.request(method, path, body, self._timeout, headers)
         self._give_back(connection)
         return answer

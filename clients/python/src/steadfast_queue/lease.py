@@ -53,6 +53,11 @@ class Held:
             return first
 
     @property
+    def is_ended(self) -> bool:
+        """Its outcome is decided, and on its way or reported."""
+        return self._ended
+
+    @property
     def expires_at(self) -> float:
         return self.good_at + self.lease_s
 
@@ -102,7 +107,8 @@ class LeaseTable:
 
     def lose(self, held: Held, why: str) -> None:
         held.lost = True
-        if held.context.tell("lost"):
+        # A heartbeat can overtake the answer to the report of its outcome: then it is no news.
+        if held.context.tell("lost") and not held.is_ended:
             held.context.log.warning("lease lost: %s", why)
         self.remove([held])
 
@@ -117,11 +123,11 @@ class LeaseTable:
                     wait = min(wait, left)
                 else:
                     held.expired = True
-                    if held.context.tell("lost"):
+                    if held.context.tell("lost") and not held.is_ended:
                         held.context.log.warning(
                             "no heartbeat was answered for %g s: treating the lease as lost", held.lease_s
                         )
-            if held.timeout_at is not None:
+            if held.timeout_at is not None and not held.is_ended:
                 left = held.timeout_at - at
                 if left > 0:
                     wait = min(wait, left)

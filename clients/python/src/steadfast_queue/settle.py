@@ -24,6 +24,8 @@ BATCH_MAX_BYTES = 7 * 1024 * 1024
 LATE_S = 60.0
 """60 s after the end of a lease: a late report still counts if nobody has reaped the lease, for example after an outage."""
 TIMEOUT_S = 30.0
+SERVER_ERRORS_MAX = 5
+"""5 times a 500 in a row: then outcomes are sent one by one, so that a single one cannot keep all others back."""
 BACKLOG_MAX = 2000
 """2,000 unreported outcomes: beyond that no more jobs are leased."""
 
@@ -150,32 +152,36 @@ class Settler:
 
     def _failed(self, error: Exception, batch: list[Report], tries: int) -> tuple[list[Report], float]:
         """What is done with although the call failed, and how long to wait before the next."""
-        if isinstance(error, Problem) and not error.is_temporary and error.status < 500:
-            if error.is_access:
-                logger.error("settle: %s; %d outcomes cannot be reported", error, len(batch))
-                self._listener.on_refused(error)
-                return batch, 0.0
-            return self._one_by_one(error, batch), 0.0
+        if isinstance(error, Problem) and error.is_access:
+            logger.error("settle: %s; %d outcomes cannot be reported", error, len(batch))
+            self._listener.on_refused(error)
+            return batch, 0.0
+        # One bad item has the whole call refused, or fails it in the server: the others must not suffer.
+        is_refusal = isinstance(error, Problem) and not error.is_temporary and error.status < 500
+        if is_refusal or (isinstance(error, Problem) and not error.is_temporary and tries >= SERVER_ERRORS_MAX):
+            return self._one_by_one(batch), 0.0 if is_refusal else backoff(tries)
         logger.warning("settle: %s; trying again", error)
         return [], backoff(tries, error.retry_after if isinstance(error, Problem) else None)
 
-    def _one_by_one(self, refused: Problem, batch: list[Report]) -> list[Report]:
-        """One bad item has the whole call refused: the others must not suffer, and its job fails with what the server says."""
-        if len(batch) > 1:
-            done: list[Report] = []
-            for report in batch:
-                try:
-                    done += self._send([report])
-                except Problem as problem:
-                    done += self._one_by_one(problem, [report]) if not problem.is_temporary else []
-                except Unreachable:
-                    break  # the rest waits for the next call
-            return done
-        report = batch[0]
-        report.held.context.log.error("the server refuses its outcome: %s", refused)
-        refusal = failed(f"the server refused the outcome {report.outcome.outcome}: {refused.detail}", permanent=True)
+    def _one_by_one(self, batch: list[Report]) -> list[Report]:
+        """Those that are done with; the rest waits for the next call."""
+        done: list[Report] = []
+        for report in batch:
+            try:
+                done += self._send([report])
+            except Unreachable:
+                break
+            except Problem as problem:
+                if not problem.is_temporary and problem.status < 500:
+                    self._report_refusal(report, problem)
+                    done.append(report)
+        return done
+
+    def _report_refusal(self, report: Report, problem: Problem) -> None:
+        """The server takes this outcome in no way: the job fails with what the server says."""
+        report.held.context.log.error("the server refuses its outcome: %s", problem)
+        refusal = failed(f"the server refused the outcome {report.outcome.outcome}: {problem.detail}", permanent=True)
         try:
             self._send([Report(report.held, refusal)])
         except (Problem, Unreachable) as error:
             report.held.context.log.error("its failure cannot be reported either, the lease will expire: %s", error)
-        return batch

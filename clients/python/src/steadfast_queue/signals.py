@@ -1,7 +1,8 @@
 """SIGTERM and SIGINT as something that the main thread waits for.
 
-A signal handler runs in the middle of whatever the main thread does, so it takes no locks: it writes one byte into a socket, and
-the second signal ends the process."""
+A signal handler runs in the middle of whatever the main thread does, so it takes no locks; what wakes the main thread is the byte
+that the interpreter writes into a socket (`set_wakeup_fd`), also for a signal that comes just before the wait begins. The second
+signal ends the process."""
 
 from __future__ import annotations
 
@@ -14,6 +15,8 @@ from types import FrameType
 from typing import Any
 
 STOP, NOW = b"s", b"n"
+WOKEN = 0
+"""What `wake` writes; the interpreter writes the numbers of signals, also of those that are not ours."""
 
 
 class StopSignals:
@@ -25,6 +28,7 @@ class StopSignals:
         self._control = control
         """Of a child: where the parent says stop or now. Then signals only say stop, however many there are."""
         self._seen = 0
+        self._wakeup_before = -1
         self._before: list[tuple[signal.Signals, Any]] = []
 
     def __enter__(self) -> StopSignals:
@@ -32,11 +36,13 @@ class StopSignals:
         signal.signal(signal.SIGTERM, self._on_signal)
         # Ctrl-C goes to all processes of a terminal: a child is told by its parent.
         signal.signal(signal.SIGINT, signal.SIG_IGN if self._control is not None else self._on_signal)
+        self._wakeup_before = signal.set_wakeup_fd(self._writer.fileno(), warn_on_full_buffer=False)
         if self._control is not None:
             threading.Thread(target=self._listen, name="steadfast-parent", daemon=True).start()
         return self
 
     def __exit__(self, *_: object) -> None:
+        signal.set_wakeup_fd(self._wakeup_before)
         for number, handler in self._before:
             signal.signal(number, handler)
         self._reader.close()
@@ -44,11 +50,14 @@ class StopSignals:
 
     def wait(self) -> None:
         """Until the first signal, or `wake`."""
-        select.select([self._reader], [], [])
+        while True:
+            select.select([self._reader], [], [])
+            if set(self._reader.recv(64)) & {WOKEN, signal.SIGTERM, signal.SIGINT}:
+                return
 
     def wake(self) -> None:
         try:
-            self._writer.send(b".")
+            self._writer.send(bytes([WOKEN]))
         except OSError:
             pass  # full, which wakes as well; or closed, then nobody waits
 
@@ -56,7 +65,6 @@ class StopSignals:
         self._seen += 1
         if self._seen > 1 and self._control is None:
             os._exit(1)  # leases run out
-        self.wake()
 
     def _listen(self) -> None:
         assert self._control is not None  # noqa: S101 (started only then)

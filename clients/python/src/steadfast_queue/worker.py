@@ -6,6 +6,7 @@ It collects what the engine needs and starts it: in the foreground until a signa
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager
@@ -94,6 +95,7 @@ class Worker:
         self.handlers: dict[str, Handler[Any, Any]] = {}
         self.middlewares: list[Middleware] = []
         self._engine: Engine | None = None
+        self._problem: Problem | None = None
 
     # What it runs.
 
@@ -167,7 +169,7 @@ class Worker:
     @property
     def problem(self) -> Problem | None:
         """Why it stopped by itself: the server refuses it."""
-        return self._engine.problem if self._engine is not None else None
+        return self._engine.problem if self._engine is not None else self._problem
 
     def _declare_if_wanted(self) -> None:
         if self._declare:
@@ -182,7 +184,7 @@ class Worker:
         if self._engine is not None:
             raise RuntimeError("the worker runs already")
         settings = Settings(
-            name=self._name or worker_name(),
+            name=self._own_name(),
             concurrency=self.concurrency,
             queues=self._queues,
             prefetch=self._prefetch,
@@ -204,10 +206,17 @@ class Worker:
         )
         return engine
 
+    def _own_name(self) -> str:
+        if self._name is None:
+            return worker_name()
+        suffix = f"-{os.getpid()}" if self.processes > 1 else ""
+        return self._name[: 64 - len(suffix)] + suffix
+
     def _stop(self, grace: float | None = None) -> None:
         engine, self._engine = self._engine, None
         if engine is not None:
             engine.shutdown(grace)
+            self._problem = engine.problem
 
 
 class RunningWorker(AbstractContextManager["RunningWorker"]):
