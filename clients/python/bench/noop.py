@@ -3,9 +3,8 @@
     pip install 'procrastinate==3.10.0' 'psycopg[binary,pool]'        # into an environment that has steadfast-queue
     STEADFAST_BIN=… python bench/noop.py                              # STEADFAST_POSTGRES_BIN names PostgreSQL's programs
 
-Jobs are enqueued before the clock starts. It stops when all are reported as done: for both, the worker's orderly end is part of
-it. Contestants take turns, so that a busy moment of the machine meets all of them. PostgreSQL is a private server on the
-loopback with its default settings (fsync on)."""
+Jobs are enqueued before the clock starts. It stops when the store has all of them as done. Contestants take turns, so that a busy
+moment of the machine meets all of them. PostgreSQL is a private server on the loopback with its default settings (fsync on)."""
 
 from __future__ import annotations
 
@@ -95,8 +94,9 @@ def steadfast(jobs: int, concurrency: int, *, url: str | None, on_loop: bool) ->
         began = time.monotonic()
         with worker.running():
             done.wait()
-        took = time.monotonic() - began
-        assert client.stats()["totals"]["succeeded"] == jobs
+            while client.stats()["totals"]["succeeded"] < jobs:
+                time.sleep(0.005)
+            took = time.monotonic() - began
     return took
 
 
@@ -107,9 +107,8 @@ def peer(jobs: int, concurrency: int, *, url: str) -> float:
     database = f"peer{time.monotonic_ns()}"
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute(f"CREATE DATABASE {database}")
-    app: Any = procrastinate.App(
-        connector=procrastinate.PsycopgConnector(conninfo=url.replace("/postgres", f"/{database}"))
-    )
+    there = url.rsplit("/", 1)[0] + f"/{database}"
+    app: Any = procrastinate.App(connector=procrastinate.PsycopgConnector(conninfo=there, min_size=4, max_size=20))
     counted = [0]
 
     @app.task(name="noop")  # type: ignore[untyped-decorator]

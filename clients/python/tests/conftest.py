@@ -6,6 +6,7 @@ import os
 import subprocess
 import uuid
 from collections.abc import Callable, Iterator
+from typing import Any, cast
 
 import pytest
 
@@ -29,7 +30,13 @@ def pytest_sessionstart() -> None:
         pytest.exit(f"STEADFAST_BIN is {binary!r}: set it to the path of the server program `steadfast`", returncode=2)
 
 
-@pytest.fixture(params=STORES)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """A module whose tests do not depend on the store names its own STORES."""
+    if "make_server" in metafunc.fixturenames:
+        metafunc.parametrize("make_server", getattr(cast(Any, metafunc).module, "STORES", STORES), indirect=True)
+
+
+@pytest.fixture
 def make_server(request: pytest.FixtureRequest) -> Iterator[MakeServer]:
     """Starts servers with settings, each with a store of its own, and ends them with the test."""
     servers: list[Server] = []

@@ -15,6 +15,9 @@ from steadfast_queue import Client
 from steadfast_queue.testing import Server
 from support import Program, exists, outcomes, program, until, until_status
 
+# How a program is run does not depend on the store.
+STORES = ["sqlite"]
+
 JOBS = """
 from steadfast_queue import Client, Worker
 

@@ -13,17 +13,19 @@ from steadfast_queue import Client
 from steadfast_queue.testing import Server
 from support import until
 
+STORES = ["sqlite"]
 README = Path(__file__).parents[1] / "README.md"
+ROOT_README = Path(__file__).parents[3] / "README.md"
 PYTHON = os.environ.get("README_PYTHON", sys.executable)
 """`check` names the interpreter of an environment that has only the wheel."""
 
 
-def blocks() -> list[str]:
-    return re.findall(r"^```python\n(.*?)^```", README.read_text(), re.MULTILINE | re.DOTALL)
+def blocks(readme: Path) -> list[str]:
+    return re.findall(r"^```python\n(.*?)^```", readme.read_text(), re.MULTILINE | re.DOTALL)
 
 
 def test_the_readme_works_as_printed(server: Server, client: Client, tmp_path: Path) -> None:
-    first, *others = blocks()
+    first, *others = blocks(README)
     assert first.startswith("# jobs.py\n")
     assert len(others) == 5
     (tmp_path / "jobs.py").write_text(first)
@@ -54,6 +56,22 @@ def test_the_readme_works_as_printed(server: Server, client: Client, tmp_path: P
             said += ran.stdout
         assert "{'sent': 2}" in said
         assert "exported" in said
+        worker.send_signal(signal.SIGTERM)
+        assert worker.wait(60) == 0
+    finally:
+        worker.kill()
+        worker.wait()
+
+
+def test_the_example_in_the_readme_of_the_server_works_as_printed(
+    server: Server, client: Client, tmp_path: Path
+) -> None:
+    [example] = blocks(ROOT_README)
+    (tmp_path / "example.py").write_text(example)
+    environment = {**os.environ, "STEADFAST_URL": server.url, "PYTHONDONTWRITEBYTECODE": "1"}
+    worker = subprocess.Popen([PYTHON, "example.py"], cwd=tmp_path, env=environment)
+    try:
+        until("its job has succeeded", lambda: [job for job in client.jobs() if job.result == "hello 42"])
         worker.send_signal(signal.SIGTERM)
         assert worker.wait(60) == 0
     finally:
