@@ -100,10 +100,10 @@ export function errorLine(error: unknown): string {
 
 /** The message, its causes, and the newest frames. */
 function errorText(error: unknown, frames: boolean): string {
-  const lines: string[] = [];
-  let cause: unknown = error;
-  for (let depth = 0; depth < CAUSES_MAX && cause !== undefined; depth++) {
-    lines.push(depth === 0 ? errorLine(cause) : `caused by ${errorLine(cause)}`);
+  const lines = [errorLine(error)];
+  let cause = error instanceof Error ? error.cause : undefined;
+  for (let depth = 1; depth < CAUSES_MAX && cause !== undefined; depth++) {
+    lines.push(`caused by ${errorLine(cause)}`);
     cause = cause instanceof Error ? cause.cause : undefined;
   }
   if (frames && error instanceof Error && typeof error.stack === "string") {

@@ -19,7 +19,10 @@ export interface Progress {
 /** `waiting`: until its first start. `unfinished`: until it has finished. */
 export type UniqueWhile = "waiting" | "unfinished";
 
-/** `keep`: it is not stored, and the answer is the job there is. `replace`: its payload, priority and start replace those of the job there is, as long as that one has not started. */
+/**
+ * `keep`: it is not stored, and the answer is the job there is. `replace`: its payload, priority and start replace those
+ * of the job there is, as long as that one has not started.
+ */
 export type OnConflict = "keep" | "replace";
 
 /** How a job was enqueued as unique. Its key may be free again. */

@@ -73,7 +73,10 @@ export interface GroupDefaultsAnswer {
   rate: Rate | null;
 }
 
-/** Settings of one group, where they differ from those of the queue's groups. All of them: what is left out is as for the others. */
+/**
+ * Settings of one group, where they differ from those of the queue's groups. All of them: what is left out is as for the
+ * others.
+ */
 export interface GroupSettings {
   concurrency?: number | null;
   paused?: boolean | null;
@@ -104,10 +107,23 @@ export interface Usage {
 }
 
 /** A limit, and how much of it is used. */
-export type Limit = Usage & { concurrency: number | null; name: string; own: GroupSettingsAnswer | null; paused: boolean; rate: Rate | null; scope: string; weight: number };
+export type Limit = Usage & {
+  concurrency: number | null;
+  name: string;
+  own: GroupSettingsAnswer | null;
+  paused: boolean;
+  rate: Rate | null;
+  scope: string;
+  weight: number;
+};
 
 /** A queue with its limits. */
-export type QueueWithLimits = Queue & { concurrency: number | null; groups: GroupDefaultsAnswer | null; rate: Rate | null; usage: Usage };
+export type QueueWithLimits = Queue & {
+  concurrency: number | null;
+  groups: GroupDefaultsAnswer | null;
+  rate: Rate | null;
+  usage: Usage;
+};
 
 /** Waits between attempts. */
 export type Retry = { base_ms: number; cap_ms: number; factor: number } | { delays_ms: number[]; jitter?: number | null };

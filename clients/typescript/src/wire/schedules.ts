@@ -26,7 +26,10 @@ export interface ScheduledJob {
   timeout_ms: number | null;
 }
 
-/** The job of a schedule. Strings of its payload may contain `{{tick}}`, `{{tick_local}}`, `{{tick_unix}}`, `{{previous_tick}}` and `{{schedule}}`. */
+/**
+ * The job of a schedule. Strings of its payload may contain `{{tick}}`, `{{tick_local}}`, `{{tick_unix}}`,
+ * `{{previous_tick}}` and `{{schedule}}`.
+ */
 export interface NewScheduledJob {
   kind: string;
   max_attempts?: number | null;
