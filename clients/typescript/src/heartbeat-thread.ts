@@ -9,7 +9,7 @@ import type { ProgressReport } from "./wire.js";
 export type Command =
   | { command: "add"; leases: HeldLease[] }
   | { command: "remove"; tokens: string[] }
-  | { command: "progress"; token: string; progress: ProgressReport }
+  | { command: "progress"; reports: [token: string, progress: ProgressReport][] }
   | { command: "stop" };
 
 const { setup, port } = workerData as { setup: BeatsSetup; port: MessagePort };
@@ -19,7 +19,7 @@ const beats = new Beats(setup, (event) => port.postMessage(event));
 port.on("message", (message: Command) => {
   if (message.command === "add") beats.add(message.leases);
   if (message.command === "remove") beats.remove(message.tokens);
-  if (message.command === "progress") beats.progress(message.token, message.progress);
+  if (message.command === "progress") for (const [token, progress] of message.reports) beats.progress(token, progress);
   if (message.command === "stop") {
     beats.stop();
     port.close();

@@ -3,7 +3,7 @@
  * Should the thread end, the timer takes over with the leases that are held: a worker without heartbeats would lose them all.
  */
 import { MessageChannel, receiveMessageOnPort, Worker as Thread, type MessagePort } from "node:worker_threads";
-import { Beats, type BeatsEvent, type BeatsSetup, type HeldLease } from "./beats.js";
+import { Beats, monotonicMs, type BeatsEvent, type BeatsSetup, type HeldLease } from "./beats.js";
 import type { Command } from "./heartbeat-thread.js";
 import type { Logger } from "./logger.js";
 import type { ProgressReport } from "./wire.js";
@@ -16,6 +16,9 @@ export interface Heartbeat {
   listen(): void;
   stop(): void;
 }
+
+/** Far more often than heartbeats are sent. */
+const REPORT_EVERY_MS = 50;
 
 type Emit = (event: BeatsEvent) => void;
 
@@ -57,6 +60,10 @@ class ThreadHeartbeat implements Heartbeat {
   readonly #thread: Thread;
   #goodAt = 0;
   #stopped = false;
+  /** Progress that the thread does not know yet. */
+  readonly #reports = new Map<string, ProgressReport>();
+  #reportedAt = 0;
+  #reportLater: NodeJS.Timeout | undefined;
   /** Set once the thread has ended unasked. */
   #instead: InlineHeartbeat | undefined;
 
@@ -96,7 +103,10 @@ class ThreadHeartbeat implements Heartbeat {
 
   progress(token: string, progress: ProgressReport): void {
     if (this.#instead) return this.#instead.progress(token, progress);
-    this.#send({ command: "progress", token, progress });
+    this.#reports.set(token, progress);
+    // A handler may report in a tight loop: the thread has to beat, not to read a million messages.
+    if (monotonicMs() - this.#reportedAt >= REPORT_EVERY_MS) this.#report();
+    else this.#reportLater ??= setTimeout(() => this.#report(), REPORT_EVERY_MS).unref();
   }
 
   listen(): void {
@@ -108,11 +118,20 @@ class ThreadHeartbeat implements Heartbeat {
 
   stop(): void {
     this.#stopped = true;
+    clearTimeout(this.#reportLater);
     this.#instead?.stop();
     this.#send({ command: "stop" });
     this.#port.close();
     // It ends by itself unless a call hangs; the process does not wait for it either way.
     void this.#thread.terminate();
+  }
+
+  #report(): void {
+    clearTimeout(this.#reportLater);
+    this.#reportLater = undefined;
+    this.#reportedAt = monotonicMs();
+    this.#send({ command: "progress", reports: [...this.#reports] });
+    this.#reports.clear();
   }
 
   #send(command: Command): void {

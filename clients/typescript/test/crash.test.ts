@@ -134,7 +134,8 @@ test("a second signal exits 1 at once", async () => {
 test("a worker that was frozen for longer than its lease is told that it lost its job", async () => {
   await inWorld("sqlite", async ({ client, kind, spawn }) => {
     const job = await client.enqueue(kind, { do: "sleep", ms: 2_000 } satisfies Task);
-    const frozen = spawn();
+    // One slot: it does not ask for more while it is frozen, and the server could give the job to that call.
+    const frozen = spawn({ CONCURRENCY: "1" });
     await frozen.says(`start ${job.id}`);
     frozen.kill("SIGSTOP");
     const other = spawn();

@@ -1,5 +1,6 @@
 /** The worker and the client against the real server, on every store there is. */
 import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
 import { after, before, describe, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Client, Problem, Worker, type Context, type StopReason, type WorkerOptions } from "steadfast-queue";
@@ -19,7 +20,7 @@ for (const store of STORES) {
     /** A worker that stops with the test. */
     function makeWorker(options: WorkerOptions = {}, url = server.url): { worker: Worker; lines: string[]; [Symbol.asyncDispose]: () => Promise<void> } {
       const { logger, lines } = keptLogs();
-      const worker = new Worker(new Client({ url }), { leaseMs: 1_000, graceMs: 2_000, logger, ...options });
+      const worker = new Worker(new Client({ url }), { leaseMs: 2_000, graceMs: 2_000, logger, ...options });
       return { worker, lines, [Symbol.asyncDispose]: () => worker.stop() };
     }
 
@@ -96,29 +97,28 @@ for (const store of STORES) {
       await assert.rejects(client.enqueue(kind, { n: 2 }, { idempotencyKey: key }), (error) => error instanceof Problem && error.code === "idempotency_conflict");
     });
 
-    test("a handler that blocks the event loop for three leases keeps its lease, and still hears a cancel", async () => {
+    test("a handler that blocks the event loop for three leases keeps its lease", async () => {
       await using made = makeWorker();
       const kind = unique("block");
       const block = made.worker.handle(kind, (ms: number, ctx: Context) => {
         for (const end = performance.now() + ms; performance.now() < end; ) ctx.progress(50, "spinning");
-        return { cancelled: ctx.stopReason === "cancel" };
+        return ctx.stopReason ?? "not told to stop";
       });
       await made.worker.start();
-      const job = await block.enqueue(3_500);
-      await until("it runs", async () => (await client.job(job.id)).status === "running");
+      const job = await block.enqueue(7_000);
       const done = await block.wait(job.id);
+      assert.equal(done.result, "not told to stop");
       assert.equal(done.progress?.message, "spinning");
       assert.deepEqual((await client.attempts(job.id)).map((attempt) => attempt.outcome), ["succeeded"]);
     });
 
     test("code that blocks the event loop can ask whether it must stop", async () => {
       await using made = makeWorker();
-      const { fork } = await import("node:child_process");
       const kind = unique("ask");
       // The cancel has to come from another process: this one is blocked.
       const script = `fetch(process.argv[1] + "/cancel", { method: "POST" })`;
       const ask = made.worker.handle(kind, (_: null, ctx: Context) => {
-        fork("-e", [`${server.url}/jobs/${ctx.job.id}`], { execArgv: ["-e", script], stdio: "ignore" });
+        spawn(process.execPath, ["-e", script, `${server.url}/jobs/${ctx.job.id}`], { stdio: "ignore" });
         for (const end = performance.now() + 30_000; performance.now() < end; ) ctx.check();
         return "never told";
       });
@@ -139,7 +139,7 @@ for (const store of STORES) {
         return ctx.attempt;
       });
       await made.worker.start();
-      const job = await block.enqueue(3_000);
+      const job = await block.enqueue(5_000);
       assert.equal((await block.wait(job.id)).result, 2);
       assert.equal((await client.attempts(job.id))[0]?.outcome, "lease_expired");
     });
@@ -199,7 +199,7 @@ for (const store of STORES) {
       const own = await RealServer.start(store, { STEADFAST_REAP_INTERVAL_MS: "200" });
       const kind = unique("restart");
       const producer = new Client({ url: own.url });
-      await using made = makeWorker({ leaseMs: 20_000, concurrency: 20 }, own.url);
+      await using made = makeWorker({ leaseMs: 10_000, concurrency: 20 }, own.url);
       const released = gate();
       const started = gate();
       const job = made.worker.handle(kind, async (payload: { wait: boolean }) => {
