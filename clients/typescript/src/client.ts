@@ -14,6 +14,7 @@ import type {
 export { Cancelled, JobFailed, PayloadMismatch, Permanent, Problem, Retry, Snooze, Unreachable, WaitTimeout } from "./errors.js";
 export { defineKind, JobKind } from "./kind.js";
 export type { EnqueueOptions, JobSpec, KindOptions, UniqueOptions } from "./kind.js";
+export type { Answer, Call } from "./http.js";
 export type { InputOf, OutputOf, PayloadSchema } from "./payload.js";
 export type { Job, JobSummary, Attempt, Status } from "./wire.js";
 export type * as wire from "./wire.js";
@@ -126,15 +127,20 @@ export class Client {
   async enqueueMany(jobs: Iterable<JobSpec> | AsyncIterable<JobSpec>): Promise<Enqueued[]> {
     const answers: Enqueued[] = [];
     let batch: string[] = [];
+    /** Keys that only this call knows. */
+    let ours: (string | undefined)[] = [];
     let bytes = 0;
     let repeat: "always" | "unsent" = "always";
     const send = async (): Promise<void> => {
       const json = `{"jobs":[${batch.join(",")}]}`;
       const { body } = await this.call<BatchResults>({ method: "POST", path: "/jobs/batch", json, repeat });
-      for (const { job, created, replaced } of body.results) {
-        answers.push(enqueued({ ...job, ...defined({ replaced }) } as Partial<Job> & KnownJob, created));
-      }
-      [batch, bytes, repeat] = [[], 0, "always"];
+      body.results.forEach(({ job, created, replaced }, index) => {
+        const known = { ...job, ...defined({ replaced }) } as Partial<Job> & KnownJob;
+        // As for one job: seen before, but by an earlier try of this very call.
+        const byEarlierTry = ours[index] !== undefined && known.idempotency_key === ours[index];
+        answers.push(enqueued(known, created || byEarlierTry));
+      });
+      [batch, ours, bytes, repeat] = [[], [], 0, "always"];
     };
     for await (const spec of jobs) {
       const job: NewJob = newJob(spec);
@@ -142,6 +148,7 @@ export class Client {
       // At most three bytes per UTF-16 unit: never too few.
       if (batch.length === BATCH_MAX || (batch.length > 0 && bytes + 3 * json.length > BATCH_MAX_BYTES)) await send();
       batch.push(json);
+      ours.push(spec.idempotencyKey === undefined ? (job.idempotency_key ?? undefined) : undefined);
       bytes += 3 * json.length;
       if (job.idempotency_key === undefined) repeat = "unsent";
     }

@@ -126,6 +126,15 @@ test("many jobs go in batches of 1,000 and answers keep their order", async () =
   });
 });
 
+test("a batch whose answer was lost is repeated, and its jobs count as created", async () => {
+  const answer = (seen: Seen, count: number): Scripted => (count === 1 ? { hangUp: true } : { body: { results: seen.body.jobs.map((job: any) => ({ created: false, job: { ...JOB, idempotency_key: job.idempotency_key } })) } });
+  await withServer(answer, async (client, seen) => {
+    const jobs = await client.enqueueMany([{ kind: "k", payload: 1 }, { kind: "k", payload: 2, idempotencyKey: "mine" }]);
+    assert.deepEqual(seen[0]?.body, seen[1]?.body);
+    assert.deepEqual(jobs.map((job) => job.created), [true, false]);
+  });
+});
+
 test("batches also end before they are too large for the server", async () => {
   const answer = (seen: Seen): Scripted => ({ body: { results: seen.body.jobs.map(() => ({ created: true, job: JOB })) } });
   await withServer(answer, async (client, seen) => {
