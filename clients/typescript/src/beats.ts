@@ -30,6 +30,7 @@ export interface HeldLease {
 }
 
 export type BeatsEvent =
+  | { event: "ready" }
   | { event: "good"; at: number }
   | { event: "cancel" | "lost"; tokens: string[] }
   | { event: "told"; drain: boolean }

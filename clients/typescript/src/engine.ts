@@ -25,6 +25,8 @@ const POLL_CUT_AFTER_MS = 250;
 /** For handlers that heed `ctx.signal` at the end of the grace period. */
 const LAST_WORD_MS = 1_000;
 const FLUSH_MS = 5_000;
+/** Heartbeats that cannot be sent by then are sent late; jobs have waited long enough. */
+const HEARTBEAT_START_MS = 5_000;
 /** An empty answer that came sooner than this was no long poll: the server is closing. */
 const TOO_SOON_MS = 100;
 
@@ -100,6 +102,8 @@ export class Engine {
   }
 
   async #leaseLoop(): Promise<void> {
+    // The process is held meanwhile: a thread that does not start must not end it.
+    await Promise.race([this.#heartbeat.ready, this.#until(() => this.#stopping !== undefined, HEARTBEAT_START_MS)]);
     for (let tries = 0; !this.#stopping; ) {
       const max = this.#room();
       const pause = this.#drainUntil - monotonicMs();

@@ -3,7 +3,7 @@
  * thread for a minute keeps its leases. Started by heartbeat.ts; messages are its commands, events are its answers.
  */
 import { workerData, type MessagePort } from "node:worker_threads";
-import { Beats, type BeatsSetup, type HeldLease } from "./beats.js";
+import { Beats, type BeatsEvent, type BeatsSetup, type HeldLease } from "./beats.js";
 import type { ProgressReport } from "./wire.js";
 
 export type Command =
@@ -25,3 +25,4 @@ port.on("message", (message: Command) => {
     port.close();
   }
 });
+port.postMessage({ event: "ready" } satisfies BeatsEvent);

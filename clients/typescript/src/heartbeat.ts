@@ -9,6 +9,8 @@ import type { Logger } from "./logger.js";
 import type { ProgressReport } from "./wire.js";
 
 export interface Heartbeat {
+  /** Resolves when heartbeats can be sent: a job that is leased before could wait for its first one for too long. */
+  readonly ready: Promise<void>;
   add(leases: readonly HeldLease[]): void;
   remove(tokens: readonly string[]): void;
   progress(token: string, progress: ProgressReport): void;
@@ -27,6 +29,7 @@ export function startHeartbeat(mode: "thread" | "inline", setup: BeatsSetup, emi
 }
 
 class InlineHeartbeat implements Heartbeat {
+  readonly ready = Promise.resolve();
   readonly #beats: Beats;
 
   constructor(setup: BeatsSetup, emit: Emit) {
@@ -55,6 +58,7 @@ class InlineHeartbeat implements Heartbeat {
 }
 
 class ThreadHeartbeat implements Heartbeat {
+  readonly ready: Promise<void>;
   readonly #held = new Map<string, HeldLease>();
   readonly #port: MessagePort;
   readonly #thread: Thread;
@@ -83,6 +87,11 @@ class ThreadHeartbeat implements Heartbeat {
     });
     this.#thread.on("error", (error) => this.#ended(String(error)));
     this.#thread.on("exit", (code) => this.#ended(`exit code ${code}`));
+    // Its first message says that it runs; if it ends instead, the main thread beats.
+    this.ready = new Promise((resolve) => {
+      port1.once("message", () => resolve());
+      this.#thread.once("exit", () => resolve());
+    });
     port1.on("message", (event: BeatsEvent) => this.#handle(event));
     // Neither holds the process: the engine does, while it runs.
     port1.unref();

@@ -132,12 +132,12 @@ test("a second signal exits 1 at once", async () => {
 
 test("a worker that was frozen for longer than its lease is told that it lost its job", async () => {
   await inWorld("sqlite", async ({ client, kind, spawn }) => {
-    const job = await client.enqueue(kind, { do: "sleep", ms: 2_000 } satisfies Task);
+    const job = await client.enqueue(kind, { do: "sleep", ms: 4_000 } satisfies Task);
     // One slot: it does not ask for more while it is frozen, and the server could give the job to that call.
-    const frozen = spawn({ CONCURRENCY: "1" });
+    const frozen = spawn({ CONCURRENCY: "1", LEASE_MS: "3000" });
     await frozen.says(`start ${job.id}`);
     frozen.kill("SIGSTOP");
-    const other = spawn();
+    const other = spawn({ LEASE_MS: "3000" });
     await other.says(`start ${job.id}`);
     frozen.kill("SIGCONT");
     await frozen.says("a lease is lost");

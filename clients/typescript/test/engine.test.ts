@@ -214,15 +214,17 @@ test("stopping goes in steps: no more jobs, a hint, the grace period, an order, 
   const script = new Script();
   script.waiting.push({ payload: "deaf" }, { payload: "prefetched" });
   const steps: string[] = [];
+  const times: number[] = [];
   const handler = (_: unknown, ctx: Context): Promise<unknown> => {
-    ctx.stopping.addEventListener("abort", () => steps.push(`stopping ${ctx.stopReason}, must stop: ${ctx.signal.aborted}`));
-    ctx.signal.addEventListener("abort", () => steps.push(`signal ${ctx.stopReason}`));
+    ctx.stopping.addEventListener("abort", () => (times.push(performance.now()), steps.push(`stopping ${ctx.stopReason}`)));
+    ctx.signal.addEventListener("abort", () => (times.push(performance.now()), steps.push(`signal ${ctx.stopReason}`)));
     return new Promise(() => undefined);
   };
   await running(script, handler, { concurrency: 1, prefetch: 1, graceMs: 3_000 }, async ({ worker }) => {
     await until("both were leased", () => script.waiting.length === 0);
     await worker.stop();
-    assert.deepEqual(steps, ["stopping shutdown, must stop: false", "signal shutdown"]);
+    assert.deepEqual(steps, ["stopping shutdown", "signal shutdown"]);
+    assert.ok((times[1] ?? 0) - (times[0] ?? 0) > 2_500, "the grace period is between the hint and the order");
     assert.deepEqual(script.outcomes.map((one) => one.outcome), ["released", "released"]);
     assert.equal(script.outcomes[0].job_id, "job-2", "what had not started goes first");
     assert.ok(script.beats.length >= 1, "heartbeats go on during the grace period");
