@@ -2,7 +2,7 @@
 
 use super::rows;
 use crate::server::settings::forms::{
-    AddressOrOff, Choice, Concurrency, DatabaseUrl, FilePath, LogFilter, Millis, Names, Number, SWITCH, SocketAddress,
+    AddressOrOff, Choice, Concurrency, DatabaseUrl, FilePath, LogFilter, Millis, Names, Number, ON_OFF, SWITCH, SocketAddress,
     Span, Text, TokenText, WebAddress,
 };
 use crate::server::settings::kind_forms::BuiltInNames;
@@ -132,6 +132,13 @@ rows! {
         "false",
         SWITCH,
         "show payloads and results over the API only to tokens with the scope admin",
+    );
+    DASHBOARD: Required<Choice<bool>> = required(
+        "dashboard",
+        "STEADFAST_DASHBOARD",
+        "on",
+        ON_OFF,
+        "serve the dashboard below /ui/",
     );
     ADMIN_TOKEN: Optional<TokenText> = optional(
         "admin_token",
