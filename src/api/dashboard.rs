@@ -41,11 +41,6 @@ pub(super) fn is_page(route: &str) -> bool {
     matches!(route, "/" | "/ui" | "/ui/" | "/ui/{*path}" | "/ui/_/{hash}/{*file}")
 }
 
-/// What the shell's assets are called by; the pulse says it, so that an open page notices a new version.
-pub(super) fn assets_hash() -> String {
-    dashboard_files::current().hash.clone()
-}
-
 /// Browsers are led to the dashboard; programs asked for something that is not there.
 async fn root(headers: HeaderMap) -> Result<Response, Problem> {
     let accepts_pages = |value: &HeaderValue| value.to_str().is_ok_and(|accept| accept.contains("text/html"));

@@ -78,7 +78,7 @@ function blueprint({ strings, svg }) {
   return made;
 }
 
-/** @param {Node} node @param {number[]} path @param {Part[]} parts */
+/** Finds the holes. @param {Node} node @param {number[]} path @param {Part[]} parts */
 function walk(node, path, parts) {
   if (node instanceof Comment) {
     const hole = HOLES.exec(node.data);
@@ -159,7 +159,7 @@ class AttributeSlot {
     this.listener = listener;
   }
 
-  /** @param {Event} event */
+  /** Called by the element. @param {Event} event */
   handleEvent(event) {
     if (typeof this.listener === "function") this.listener.call(this.element, event);
   }
@@ -203,24 +203,24 @@ class ChildSlot {
     if (value !== null && typeof value === "object") {
       if ("strings" in value) return this.setTemplate(/** @type {Template} */ (value));
       if ("items" in value) return this.setList(/** @type {Keyed} */ (value));
-      if (value instanceof Node) {
-        if (value === this.last) return;
-        this.clear();
-        this.end.before(value);
-        this.last = value;
-        return;
-      }
+      if (value instanceof Node) return this.setNode(value);
     }
     const text = shown(value);
-    if (this.text) {
-      if (this.last !== text) this.text.data = visible(text);
-    } else {
+    if (!this.text) {
       this.clear();
-      if (text === "") return;
-      this.text = document.createTextNode(visible(text));
+      this.text = document.createTextNode("");
       this.end.before(this.text);
     }
+    if (this.last !== text) this.text.data = visible(text);
     this.last = text;
+  }
+
+  /** @param {Node} node */
+  setNode(node) {
+    if (node === this.last) return;
+    this.clear();
+    this.end.before(node);
+    this.last = node;
   }
 
   /** @param {Template} template */
@@ -261,12 +261,8 @@ class ChildSlot {
 
   /** Its nodes, both marks among them. */
   nodes() {
-    /** @type {ChildNode[]} */
-    const nodes = [];
-    for (let node = /** @type {ChildNode | null} */ (this.start); node; node = node.nextSibling) {
-      nodes.push(node);
-      if (node === this.end) break;
-    }
+    const nodes = [/** @type {ChildNode} */ (this.start)];
+    while (nodes.at(-1) !== this.end) nodes.push(/** @type {ChildNode} */ (nodes.at(-1)?.nextSibling));
     return nodes;
   }
 
