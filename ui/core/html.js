@@ -64,7 +64,7 @@ function blueprint({ strings, svg }) {
     if (index < strings.length - 1) text += inTag ? `${MARK}${index}${MARK}` : `<!--${MARK}${index}${MARK}-->`;
   });
   const element = document.createElement("template");
-  const markup = svg ? `<svg xmlns="http://www.w3.org/2000/svg">${text}</svg>` : text.trim();
+  const markup = svg ? `<svg xmlns="http://www.w3.org/2000/svg">${text}</svg>` : text.replace(/^\s*\n\s*|\s*\n\s*$/g, "");
   element.innerHTML = policy ? policy.createHTML(markup) : markup;
   if (svg) {
     const root = /** @type {Element} */ (element.content.firstChild);

@@ -36,4 +36,4 @@ export async function copy(text, what = "copied") {
 }
 
 /** @param {() => string} text @param {string} label what is copied */
-export const copyButton = (text, label) => html`<button type="button" class="quiet" aria-label=${`copy ${label}`} title=${`copy ${label}`} @click=${() => copy(text(), `${label} copied`)}>⧉</button>`;
+export const copyButton = (text, label) => html`<button type="button" class="quiet" aria-label=${`copy ${label}`} @click=${() => copy(text(), `${label} copied`)}>copy</button>`;
