@@ -5,23 +5,16 @@
 //! brings them into the program.
 
 use axum::extract::{Path, Request};
-use axum::http::header::{
-    ACCEPT, ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_SECURITY_POLICY, CONTENT_TYPE, LOCATION,
-    REFERRER_POLICY, VARY,
-};
-use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri};
+use axum::http::header::{ACCEPT, ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, LOCATION, VARY};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use utoipa_axum::router::OpenApiRouter;
 
-use super::dashboard_files::{self, Files};
+use super::dashboard_files;
+use super::page_headers::{STRICT_CSP, add_page_headers};
 use super::problem::{Code, Problem};
 use super::state::Api;
-
-/// SECURITY.md S54. `trusted-types steadfast`: the one policy of `ui/core/html.js`, over static templates.
-const CSP: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; \
-                   connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
-                   require-trusted-types-for 'script'; trusted-types steadfast";
 
 /// The path says which version it is.
 const FOREVER: &str = "public, max-age=31536000, immutable";
@@ -61,7 +54,7 @@ async fn shell(uri: Uri) -> Response {
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
-    secure(headers);
+    add_page_headers(headers, STRICT_CSP);
     response
 }
 
@@ -72,7 +65,7 @@ fn depth(path: &str) -> usize {
 
 async fn asset(Path((hash, name)): Path<(String, String)>, request: Request) -> Result<Response, Problem> {
     let not_found = || Problem::not_found("file", &name);
-    let files: std::sync::Arc<Files> = dashboard_files::with_hash(&hash).ok_or_else(not_found)?;
+    let files = dashboard_files::with_hash(&hash).ok_or_else(not_found)?;
     let file = files.get(&name).ok_or_else(not_found)?;
     let takes_gzip = request
         .headers()
@@ -87,21 +80,8 @@ async fn asset(Path((hash, name)): Path<(String, String)>, request: Request) -> 
     headers.insert(VARY, HeaderValue::from_static("accept-encoding"));
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(file.content_type));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static(FOREVER));
-    secure(headers);
+    add_page_headers(headers, STRICT_CSP);
     Ok(response)
-}
-
-/// What every page and every file of it says to the browser. `nosniff` is added to all answers by the middleware.
-fn secure(headers: &mut HeaderMap) {
-    for (name, value) in [
-        (CONTENT_SECURITY_POLICY, CSP),
-        (REFERRER_POLICY, "no-referrer"),
-        (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
-        (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
-        (HeaderName::from_static("permissions-policy"), "camera=(), geolocation=(), microphone=(), payment=(), usb=()"),
-    ] {
-        headers.insert(name, HeaderValue::from_static(value));
-    }
 }
 
 #[cfg(test)]

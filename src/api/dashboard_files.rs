@@ -181,7 +181,8 @@ fn imports(files: &BTreeMap<String, Bytes>) -> Vec<String> {
     while let Some(name) = unread.pop() {
         let Some(source) = files.get(&name) else { continue };
         let source = String::from_utf8_lossy(source);
-        let imported = source.lines().filter(|line| line.starts_with("import ")).filter_map(|line| line.split('"').nth(1));
+        let imported =
+            source.lines().filter(|line| line.starts_with("import ")).filter_map(|line| line.split('"').nth(1));
         for path in imported {
             let path = resolve(&name, path);
             if !found.contains(&path) && files.contains_key(&path) {
@@ -261,7 +262,8 @@ mod tests {
     fn what_the_budgets_allow_is_not_exceeded() {
         let files = current();
         let size = |name: &str| files.by_name[name].gzip().len();
-        let first_js: usize = files.preloaded.iter().map(|name| size(name)).sum::<usize>() + size("app.js") + size("theme.js");
+        let first_js: usize =
+            files.preloaded.iter().map(|name| size(name)).sum::<usize>() + size("app.js") + size("theme.js");
         let css: usize = files.by_name.keys().filter(|name| name.ends_with(".css")).map(|name| size(name)).sum();
         let all: usize = files.by_name.values().map(|file| file.gzip().len()).sum();
         assert!(first_js + size("screens/overview.js") <= 40_000, "{first_js} bytes of scripts for the first view");

@@ -38,6 +38,7 @@ mod middleware;
 mod openapi;
 mod operation_request;
 mod operations;
+mod page_headers;
 mod problem;
 mod public_url;
 mod queue_pages;

@@ -42,7 +42,12 @@ export async function openBulk({ action, filter, ids, done }) {
   const [verb, past] = WORDS[action];
   const useCanary = () => canary.value && action === "redrive" && matches() > CANARY.first;
   const request = () => ({ action, ...jobs, rate: rate.value, ...(useCanary() ? { canary: CANARY } : {}), ...(note.value.trim() ? { reason: note.value.trim() } : {}), preview: preview.value?.token });
-  post("/operations/preview", { action, ...jobs }).then((data) => (preview.value = data), (error) => (failure.value = error));
+  const shown = (/** @type {Preview} */ data) => {
+    preview.value = data;
+    // What has to be filled in next; Enter then does it.
+    requestAnimationFrame(() => /** @type {HTMLElement | null} */ (document.querySelector("dialog[open] .typed") ?? document.querySelector("dialog[open] .note"))?.focus());
+  };
+  post("/operations/preview", { action, ...jobs }).then(shown, (error) => (failure.value = error));
   const body = () => {
     if (failure.value) return failed(failure.value);
     if (!preview.value) return skeleton(4, true);
@@ -56,7 +61,7 @@ export async function openBulk({ action, filter, ids, done }) {
       <details><summary>${plural(sample.length, "example")}</summary><ul class="plain">${sample.map((job) => html`<li><a href=${to.job(job.id)} target="_blank" rel="noopener"><code>${shortId(job.id)}</code></a> ${job.kind} <span class="meta">${firstLine(job.last_error, 90)}</span></li>`)}</ul></details>
       <fieldset class="rates"><legend class="meta">jobs per second</legend>${RATES.map((one) => html`<label class="check"><input type="radio" name="rate" .checked=${rate.value === one} @change=${() => (rate.value = one)}> ${one === 10_000 ? "all at once" : one}</label>`)}<span class="meta">takes ${rate.value === 10_000 ? "seconds" : `${exact ? "" : "at least "}${duration((matches() / rate.value) * 1000)}`}</span></fieldset>
       ${action === "redrive" && matches() > CANARY.first ? html`<label class="check"><input type="checkbox" .checked=${canary.value} @change=${() => (canary.value = !canary.value)}> canary: ${CANARY.first} first, go on if ${CANARY.need} succeed</label>` : ""}
-      <label class="field"><span>note, for who reads it later</span><input type="text" maxlength="500" .value=${note.value} @input=${(/** @type {InputEvent} */ event) => (note.value = /** @type {HTMLInputElement} */ (event.target).value)}></label>
+      <label class="field"><span>note, for who reads it later</span><input class="note" type="text" maxlength="500" .value=${note.value} @input=${(/** @type {InputEvent} */ event) => (note.value = /** @type {HTMLInputElement} */ (event.target).value)}></label>
       ${mustType() ? html`<label class="field"><span>type ${matches()} to ${action} ${plural(matches(), "job")}</span><input class="typed" type="text" inputmode="numeric" autocomplete="off" .value=${typed.value} @input=${(/** @type {InputEvent} */ event) => (typed.value = /** @type {HTMLInputElement} */ (event.target).value)}></label>` : ""}
     </div>`;
   };

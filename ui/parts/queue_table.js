@@ -58,7 +58,7 @@ export function queueTable(queues, problems, at, done) {
       { id: "oldest", label: "oldest due", num: true, cell: (row) => (row.oldest_ready_ms === null ? html`<span class="zero">0 s</span>` : duration(row.oldest_ready_ms)) },
       { id: "in", label: "in/s", num: true, wide: true, cell: (row) => rate(row.rates?.enqueued_per_s) },
       { id: "out", label: "out/s", num: true, wide: true, cell: (row) => rate(row.rates?.finished_per_s) },
-      { id: "drained", label: "drained in", cell: drained },
+      { id: "drained", label: "drained in", num: true, cell: drained },
       { id: "spark", label: "", wide: true, cell: (row) => spark(row.spark, "finished per minute, last 30 minutes") },
       { id: "act", label: "", cell: (row) => (may("operate") ? (row.paused ? html`<button type="button" class="quiet" @click=${() => resumeQueue(row.queue, done)}>resume</button>` : html`<button type="button" class="quiet" @click=${() => pauseQueue(row.queue, done)}>pause …</button>`) : "") },
     ],

@@ -33,7 +33,7 @@ const COLUMNS = {
   status: { id: "status", label: "", cell: (job) => glyph(job.status), by: true },
   kind: { id: "kind", label: "kind", head: true, cell: (job) => html`<a href=${to.job(job.id)}>${job.kind}</a>`, by: true },
   queue: { id: "queue", label: "queue", cell: (job) => job.queue, by: true },
-  id: { id: "id", label: "id", cell: (job) => html`<code title=${job.id}>${shortId(job.id)}</code>`, by: true },
+  id: { id: "id", label: "id", cell: (job) => html`<code title=${job.id}>${shortId(job.id)}</code>`, by: true, wide: true },
   tries: { id: "tries", label: "tries", num: true, cell: (job) => `${job.attempts}/${job.max_attempts}`, by: true },
   when: { id: "when", label: "when", cell: when, by: true },
   ran: { id: "ran", label: "ran", num: true, cell: (job) => between(job.started_at, job.finished_at), wide: true },
@@ -143,7 +143,7 @@ export default function jobs(screen) {
       ${!everything.value && canBeOperation(filter()) && (list.value.next || total === null || total > n) ? html`<button type="button" class="quiet" @click=${() => (everything.value = true)}>select all ${total === null ? "" : count(total)} matching</button>` : ""}
       <span class="space"></span>
       <span class="acts">${may("operate") ? html`<button type="button" @click=${() => bulk("redrive")}>redrive …</button><button type="button" @click=${() => bulk("cancel")}>cancel …</button>` : html`<span class="meta">read-only</span>`}${may("admin") ? html`<button type="button" @click=${() => bulk("delete")}>delete …</button>` : ""}
-      <button type="button" class="quiet" @click=${() => ((selected.value = new Set()), (everything.value = false))}>Esc</button></span>
+      <button type="button" class="quiet" @click=${() => ((selected.value = new Set()), (everything.value = false))} title="Esc">none</button></span>
     </div>`;
   };
 

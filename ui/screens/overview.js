@@ -67,8 +67,8 @@ export default function overview(screen) {
     const minute = (/** @type {number} */ index) => go(to.jobs({ created_after: /** @type {string} */ (data.t[index]), created_before: new Date(Date.parse(/** @type {string} */ (data.t[index])) + data.step_ms).toISOString() }));
     const failing = data.failed.some((/** @type {number} */ n) => n > 0);
     return html`<div class="section-head"><h2>Flow</h2><span class="meta">last hour, jobs per second; statistics, a crash can lose 10 s of them</span></div>
-      ${chart({ ...shared, label: "jobs/s", unit: rate, pick: minute, lines: [{ name: "enqueued", values: perSecond(data.enqueued), kind: "dashed", tone: "soft" }, { name: "finished", values: perSecond(data.succeeded) }, ...(failing ? [/** @type {const} */ ({ name: "failed", values: perSecond(data.failed), kind: "line", tone: "dead" })] : [])] })}
-      ${chart({ ...shared, label: "wait before a start, p95", unit: duration, pick: minute, lines: [{ name: "p95", values: data.wait_p95_ms, tone: "ink" }, { name: "p50", values: data.wait_p50_ms, tone: "soft" }] })}`;
+      <div class="charts">${chart({ ...shared, label: "jobs/s", unit: rate, pick: minute, lines: [{ name: "enqueued", values: perSecond(data.enqueued), kind: "dashed", tone: "soft" }, { name: "finished", values: perSecond(data.succeeded) }, ...(failing ? [/** @type {const} */ ({ name: "failed", values: perSecond(data.failed), kind: "line", tone: "dead" })] : [])] })}
+      ${chart({ ...shared, label: "wait before a start", unit: duration, pick: minute, lines: [{ name: "p95", values: data.wait_p95_ms, tone: "ink" }, { name: "p50", values: data.wait_p50_ms, tone: "soft" }] })}</div>`;
   };
 
   const newErrors = () => {
@@ -77,7 +77,7 @@ export default function overview(screen) {
     if (!data || data.length === 0) return "";
     return html`<div class="section-head"><h2>Died of, last 24 h</h2><a class="meta" href=${to.errors({ dead: "true" })}>all dead letters</a></div>
       <div class="table-wrap"><table class="data" aria-label="causes of death"><tbody>${repeat(data, (/** @type {any} */ one) => one.fingerprint, (/** @type {import("../types.d.ts").ErrorGroup} */ one) => html`<tr data-href=${to.error(one.fingerprint)}>
-        <td class="num">${count(one.dead)}</td><th scope="row" class="grow"><a class="error-text" href=${to.error(one.fingerprint)}>${one.title}</a></th><td>${one.kind}</td><td><span class="meta">last</span> ${ago(one.last_seen)}</td></tr>`)}</tbody></table></div>`;
+        <th scope="row" class="grow"><a class="error-text" href=${to.error(one.fingerprint)}>${one.title}</a></th><td class="num" data-label="dead">${count(one.dead)}</td><td>${one.kind}</td><td><span class="meta">last</span> ${ago(one.last_seen)}</td></tr>`)}</tbody></table></div>`;
   };
 
   const lately = () => {

@@ -2,8 +2,8 @@
 
 use super::rows;
 use crate::server::settings::forms::{
-    AddressOrOff, Choice, Concurrency, DatabaseUrl, FilePath, LogFilter, Millis, Names, Number, ON_OFF, SWITCH, SocketAddress,
-    Span, Text, TokenText, WebAddress,
+    AddressOrOff, Choice, Concurrency, DatabaseUrl, FilePath, LogFilter, Millis, Names, Number, ON_OFF, SWITCH,
+    SocketAddress, Span, Text, TokenText, WebAddress,
 };
 use crate::server::settings::kind_forms::BuiltInNames;
 use crate::server::settings::setting::{Optional, Required, optional, required};
