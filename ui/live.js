@@ -90,7 +90,7 @@ function fail(says, state = "retrying") {
 
 async function poll() {
   clearTimeout(timer);
-  if (!isWatching || isPaused || document.hidden) return;
+  if (!isWatching || isPaused || document.hidden || !session.peek()) return;
   try {
     if (isOld) take(await gathered());
     else {
@@ -142,6 +142,9 @@ export function togglePause() {
 export function refreshSoon() {
   if (!stream && isWatching && !isPaused) again(150, poll);
 }
+
+/** Before a logout. */
+export const hangUp = close;
 
 /** Begins to watch; again after a login. */
 export function watch() {

@@ -5,7 +5,7 @@
 import { ASSETS, call, may, session } from "./api.js";
 import { html, repeat } from "./core/html.js";
 import { GOTO, bound } from "./keys.js";
-import { clockTick, heardAt, line, pulse, togglePause } from "./live.js";
+import { clockTick, hangUp, heardAt, line, pulse, togglePause } from "./live.js";
 import { openDialog } from "./parts/dialog.js";
 import { letterKeys, nextTheme, roomy, theme, toggleDensity, toggleLetterKeys, toggleZone, utc } from "./prefs.js";
 import { go, place, to } from "./router.js";
@@ -96,6 +96,7 @@ export function header(filter, showCurl) {
 }
 
 export async function logOut() {
+  hangUp();
   await call("DELETE", "/session").catch(() => {});
   session.value = null;
   go(to.login());

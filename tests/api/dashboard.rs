@@ -9,10 +9,6 @@ const CSP: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-
                    connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
                    require-trusted-types-for 'script'; trusted-types steadfast";
 
-async fn server() -> Server {
-    World::sqlite().await.server().await
-}
-
 async fn page(server: &Server, path: &str) -> Reply {
     let reply = server.call("GET", path).header("accept", "text/html").send().await;
     assert_eq!(reply.status, 200, "{path}: {reply:?}");
@@ -45,7 +41,8 @@ fn resolve(page: &str, link: &str) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn s54_pages_and_files_say_how_they_may_be_used() {
-    let server = server().await;
+    let world = World::sqlite().await;
+    let server = world.server().await;
     let shell = page(&server, "/ui/").await;
     let script =
         server.get(&resolve("/ui/", links(&shell.body).iter().find(|link| link.ends_with("app.js")).unwrap())).await;
@@ -74,7 +71,8 @@ async fn s54_pages_and_files_say_how_they_may_be_used() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_link_of_a_page_works_however_deep_it_is() {
-    let server = server().await;
+    let world = World::sqlite().await;
+    let server = world.server().await;
     for path in
         ["/ui/", "/ui/jobs", "/ui/jobs/0192f3a4-1111-7000-8000-00000000a41c", "/ui/queues/a%2Fb", "/ui/queues/a/b/c"]
     {
@@ -91,7 +89,8 @@ async fn every_link_of_a_page_works_however_deep_it_is() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_path_prefix_of_a_proxy_needs_no_setting() {
-    let server = server().await;
+    let world = World::sqlite().await;
+    let server = world.server().await;
     // The proxy strips its prefix; the browser resolves links against what it sees.
     let shell = page(&server, "/ui/jobs/1").await;
     for link in links(&shell.body) {
@@ -107,7 +106,8 @@ async fn a_path_prefix_of_a_proxy_needs_no_setting() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_root_leads_browsers_to_the_pages_and_programs_nowhere() {
-    let server = server().await;
+    let world = World::sqlite().await;
+    let server = world.server().await;
     let browser = server.call("GET", "/").header("accept", "text/html,application/xhtml+xml,*/*;q=0.8").send().await;
     assert_eq!((browser.status, browser.header("location")), (303, Some("ui/")));
     for accept in ["*/*", "application/json"] {
@@ -119,7 +119,8 @@ async fn the_root_leads_browsers_to_the_pages_and_programs_nowhere() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn another_version_of_a_file_is_not_served_under_its_hash() {
-    let server = server().await;
+    let world = World::sqlite().await;
+    let server = world.server().await;
     let shell = page(&server, "/ui/").await;
     let link = links(&shell.body).into_iter().find(|link| link.ends_with("/app.js")).unwrap();
     let hash = link.split('/').nth(1).unwrap();
@@ -143,7 +144,8 @@ async fn another_version_of_a_file_is_not_served_under_its_hash() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn files_are_compressed_for_who_takes_it() {
-    let server = server().await;
+    let world = World::sqlite().await;
+    let server = world.server().await;
     let shell = page(&server, "/ui/").await;
     let path = resolve("/ui/", links(&shell.body).iter().find(|link| link.ends_with("core/html.js")).unwrap());
     let length = |reply: &Reply| reply.header("content-length").unwrap().parse::<usize>().unwrap();

@@ -40,7 +40,7 @@ export default function login(screen) {
     <p class="meta">This server wants a token.</p>
     ${session.value ? html`<p>You are in as ${session.value.name}. <a href=${to.overview()}>Overview</a></p>` : ""}
     <form class="form" @submit=${submit}>
-      <label class="field"><span>Token</span><input name="token" type="password" autocomplete="current-password" required autofocus maxlength="512" ref=${(/** @type {HTMLElement} */ field) => queueMicrotask(() => field.focus())}></label>
+      <label class="field"><span>Token</span><input name="token" type="password" autocomplete="current-password" required maxlength="512" ref=${(/** @type {HTMLElement} */ field) => queueMicrotask(() => field.focus())}></label>
       ${failure.value ? html`<p class="notice" data-severity="red" role="alert">${failure.value.status === 401 ? "That is no token of this server." : failure.value.status === 429 ? "Too many wrong tokens from this address; wait a little." : failure.value.message}</p>` : ""}
       <div><button type="submit" class="primary" ?disabled=${busy.value}>${busy.value ? "asking …" : "Log in"}</button></div>
     </form>

@@ -139,7 +139,7 @@ rows! {
         "on",
         ON_OFF,
         "serve the dashboard below /ui/",
-    );
+    ).needs(("dashboard", cfg!(feature = "dashboard")));
     ADMIN_TOKEN: Optional<TokenText> = optional(
         "admin_token",
         "STEADFAST_ADMIN_TOKEN",
