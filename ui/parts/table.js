@@ -11,7 +11,7 @@ import { go } from "../router.js";
  * @template T
  * @typedef {object} Column
  * @property {string} id
- * @property {unknown} label
+ * @property {unknown} label "": the id is said to screen readers
  * @property {(row: T) => unknown} cell
  * @property {boolean} [num] right-aligned figures
  * @property {boolean} [grow] takes what is left, and is cut
@@ -45,7 +45,7 @@ export function table({ label, columns, rows, key, href, mark, selected, cursor:
   return html`<div class="table-wrap"><table class="data" aria-label=${label}>
     <thead><tr>
       ${selected ? html`<th scope="col" class="pick"><input type="checkbox" aria-label="select all on this page" .checked=${Boolean(all)} .indeterminate=${Boolean(some && !all)} @change=${() => selectAll(selected, keys, !all)}></th>` : ""}
-      ${columns.map((column) => html`<th scope="col" class=${classOf(column)}>${column.label}</th>`)}
+      ${columns.map((column) => html`<th scope="col" class=${classOf(column)}>${column.label === "" ? html`<span class="sr-only">${column.id}</span>` : column.label}</th>`)}
     </tr></thead>
     <tbody @keydown=${(/** @type {KeyboardEvent} */ event) => onArrow(event)} @focusin=${(/** @type {FocusEvent} */ event) => at && remember(event, at)}>
       ${repeat(rows, key, (row) => {

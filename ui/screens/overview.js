@@ -93,7 +93,7 @@ export default function overview(screen) {
       ${problemList(now.problems ?? [], now.more_problems)}
       ${now.operations.length > 0 ? html`<div class="section-head"><h2>Operations under way</h2><a class="meta" href=${to.operations()}>all</a></div><ul class="plain">${repeat(now.operations, (one) => one.id, operationLine)}</ul>` : ""}
       ${flow()}
-      <div class="section-head"><h2>Queues</h2><a class="meta" href=${to.queues()}>${now.more_queues ? "all of them" : ""}</a></div>
+      <div class="section-head"><h2>Queues</h2><a class="meta" href=${to.queues()}>${now.more_queues ? "all of them" : "all"}</a></div>
       ${queueTable(now.queues, now.problems ?? [], at)}
       ${newErrors()}
       ${lately()}`;
