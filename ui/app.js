@@ -21,7 +21,6 @@ import { quickFilter } from "./parts/quick_filter.js";
 
 const shown = signal(/** @type {Shown | null} */ (null));
 const title = signal("");
-const query = computed(() => place.value.query);
 
 let made = 0;
 
@@ -52,10 +51,16 @@ async function show(path) {
   shown.value = { ...next };
 }
 
+/** The query of this path: a screen that is being left does not see the next one's. @param {string} path */
+function queryAt(path) {
+  let last = place.peek().query;
+  return computed(() => (place.value.path === path ? (last = place.value.query) : last));
+}
+
 /** @param {Shown} next @param {Record<string, string>} params @returns {Screen} */
 const screenOf = (next, params) => ({
   params,
-  query,
+  query: queryAt(next.path),
   ending: next.ending.signal,
   keys: (bindings) => bind(bindings, next.ending.signal),
   title: (text) => void (title.value = text),

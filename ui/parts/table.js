@@ -95,7 +95,9 @@ const rowAtFocus = () => /** @type {HTMLTableRowElement | null} */ (document.act
 function step(by) {
   const rows = rowsOnPage();
   const row = rowAtFocus();
-  const next = row ? rows[rows.indexOf(row) + by] : rows.find((one) => one.tabIndex === 0) ?? rows[0];
+  // From where one looks, not from the top.
+  const inView = () => rows.find((one) => one.getBoundingClientRect().top >= 44);
+  const next = row ? rows[rows.indexOf(row) + by] : (inView() ?? rows[0]);
   next?.focus();
   next?.scrollIntoView({ block: "nearest" });
 }
