@@ -124,6 +124,9 @@ export function clock(at, now, utc) {
   return day === parts(new Date(now), utc).day ? time : `${day} ${time}`;
 }
 
+/** A sentence of the server with its times as the page shows them. @param {string} text @param {number} now @param {boolean} utc */
+export const withTimes = (text, now, utc) => text.replace(/\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z/g, (at) => clock(at, now, utc));
+
 /** `0192f3…a41c`: what differs between UUIDs v7 made together is the end. @param {string} id */
 export const shortId = (id) => (id.length > 14 ? `${id.slice(0, 6)}…${id.slice(-4)}` : id);
 

@@ -50,7 +50,7 @@ async fn without_slash() -> Response {
 async fn shell(uri: Uri) -> Response {
     let files = dashboard_files::current();
     let assets = format!("{}_/{}/", "../".repeat(depth(uri.path())), files.hash);
-    let mut response = files.shell(&assets).into_response();
+    let mut response = files.shell(&assets, uri.path().ends_with("/ui/")).into_response();
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));

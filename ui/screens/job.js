@@ -12,12 +12,13 @@ import { jsonView } from "../parts/json.js";
 import { runAgain } from "../parts/run_again.js";
 import { loaded } from "../parts/states.js";
 import { timeline } from "../parts/timeline.js";
+import { utc } from "../prefs.js";
 import { go, to } from "../router.js";
-import { age, count, duration, plural, statusWord } from "../words.js";
+import { age, count, duration, plural, shortId, statusWord, withTimes } from "../words.js";
 import { lastListed } from "./jobs_list.js";
 
 /** @typedef {import("../types.d.ts").Job} Job */
-/** @typedef {{ job: Job, attempts: import("../types.d.ts").Attempt[], why: import("../types.d.ts").Explanation | null, group: import("../types.d.ts").ErrorGroup | null, audit: import("../types.d.ts").AuditEntry[] }} Shown */
+/** @typedef {{ job: Job, attempts: import("../types.d.ts").Attempt[], why: import("../types.d.ts").Explanation | null, group: import("../types.d.ts").ErrorGroup | null, audit: import("../types.d.ts").AuditEntry[], again: { id: string }[] }} Shown */
 
 const LIVE_MS = 1000;
 const isFinished = (/** @type {Job} */ job) => job.finished_at !== null && !["queued", "running", "retrying"].includes(job.status);
@@ -34,12 +35,13 @@ async function read(id, signal) {
   const path = `/jobs/${encodeURIComponent(id)}`;
   const [text, attempts] = await Promise.all([call("GET", path, { signal, text: true }), get(`${path}/attempts`, { signal })]);
   const job = /** @type {Job} */ (readJson(text.data));
-  const [why, group, audit] = await Promise.all([
+  const [why, group, audit, again] = await Promise.all([
     isFinished(job) ? null : perhaps(get(`${path}/explain`, { signal }), null),
     job.error_group ? perhaps(get(`/errors/${job.error_group}`, { signal }), null) : null,
     may("operate") ? perhaps(get("/audit", { query: { target: `job:${id}`, limit: 10 }, signal }), []) : [],
+    isFinished(job) ? perhaps(get("/jobs", { query: { key: `rerun:${id}:1`, view: "summary" }, signal }), []) : [],
   ]);
-  return { job, attempts, why, group, audit };
+  return { job, attempts, why, group, audit, again };
 }
 
 /** Where a reason can be looked into. @param {string} code @param {Job} job */
@@ -66,8 +68,8 @@ function state(job) {
 const whyView = ({ job, why }) =>
   !why || why.verdict === "finished"
     ? ""
-    : html`<div class="why"><p class="verdict"><b>Why:</b> ${why.says}.${see(why.verdict, job)}</p>
-      <ul>${why.reasons.slice(1).map((reason) => html`<li><span class="glyph" aria-hidden="true">·</span>${reason.says}${see(reason.code, job)}</li>`)}
+    : html`<div class="why"><p class="verdict"><b>Why:</b> ${withTimes(why.says, storeNow(), utc.value)}.${see(why.verdict, job)}</p>
+      <ul>${why.reasons.slice(1).map((reason) => html`<li><span class="glyph" aria-hidden="true">·</span>${withTimes(reason.says, storeNow(), utc.value)}${see(reason.code, job)}</li>`)}
         ${why.ahead && why.ahead.n > 0 ? html`<li><span class="glyph" aria-hidden="true">·</span>${plural(why.ahead.n, "job is", "jobs are")} ahead of it${why.ahead.at_least ? " at least" : ""}</li>` : ""}
         ${why.workers && why.verdict !== "running" ? html`<li><span class="glyph" aria-hidden="true">·</span>${plural(why.workers.for_kind, "worker")} of its kind, ${plural(why.workers.idle_slots, "free slot")}</li>` : ""}</ul></div>`;
 
@@ -83,7 +85,7 @@ function errorView({ job, attempts, group }, wrap) {
 }
 
 /** @param {Shown} shown */
-const factsView = ({ job, audit }) => html`<section class="part" aria-label="facts"><h2>Facts</h2><dl class="facts">
+const factsView = ({ job, audit, again }) => html`<section class="part" aria-label="facts"><h2>Facts</h2><dl class="facts">
   <dt>kind</dt><dd><a href=${to.kind(job.kind)}>${job.kind}</a></dd>
   <dt>queue</dt><dd><a href=${to.queue(job.queue)}>${job.queue}</a></dd>
   <dt>created</dt><dd>${time(job.created_at)} <span class="meta">${ago(job.created_at)}</span></dd>
@@ -93,6 +95,7 @@ const factsView = ({ job, audit }) => html`<section class="part" aria-label="fac
   <dt>priority</dt><dd>${job.priority}</dd>
   <dt>timeout</dt><dd>${job.timeout_ms ? duration(Number(job.timeout_ms)) : html`<span class="none">none</span>`}</dd>
   ${job.idempotency_key ? html`<dt>key</dt><dd><code>${job.idempotency_key}</code>${rerunOf(job.idempotency_key)}</dd>` : ""}
+  ${again.length > 0 ? html`<dt>run again</dt><dd>${again.map((one) => html`<a href=${to.job(one.id)}>as ${shortId(one.id)}</a>`)}</dd>` : ""}
   ${job.group_key ? html`<dt>group</dt><dd><a href=${to.jobs({ queue: job.queue, group: job.group_key })}>${job.group_key}</a></dd>` : ""}
   ${job.cost ? html`<dt>cost</dt><dd>${job.cost}</dd>` : ""}
   ${job.start_by ? html`<dt>start by</dt><dd>${time(job.start_by)}</dd>` : ""}

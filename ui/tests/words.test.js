@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import test from "node:test";
-import { age, between, bytes, clock, count, duration, exact, firstLine, plural, rate, relative, shortId, statusWord } from "../words.js";
+import { age, between, bytes, clock, count, duration, exact, firstLine, plural, rate, relative, shortId, statusWord, withTimes } from "../words.js";
 
 const NOW = Date.parse("2026-11-18T13:04:07Z");
 
@@ -28,6 +28,7 @@ test("exact times name their zone", () => {
   assert.equal(exact("2026-11-18T13:04:07Z", true), "2026-11-18 13:04:07 UTC");
   assert.equal(clock("2026-11-18T13:04:01Z", NOW, true), "13:04:01");
   assert.equal(clock("2026-11-17T13:04:01Z", NOW, true), "2026-11-17 13:04:01");
+  assert.equal(withTimes("not due before 2026-11-18T13:22:13.543221Z: planned", NOW, true), "not due before 13:22:13: planned");
 });
 
 test("numbers are exact or say that they are not", () => {
