@@ -8,7 +8,7 @@ import { computed, effect, signal, untracked } from "./core/signal.js";
 import { bind, startKeys } from "./keys.js";
 import { pulse, togglePause, watch } from "./live.js";
 import { showCommand } from "./parts/dialog.js";
-import { failed, skeleton } from "./parts/states.js";
+import { failed, forbidden, skeleton } from "./parts/states.js";
 import { announce, startToasts } from "./parts/toast.js";
 import { toggleZone } from "./prefs.js";
 import { go, match, place, startRouter, to } from "./router.js";
@@ -37,6 +37,11 @@ async function show(path) {
   shown.value = next;
   if (!found) {
     next.view = () => html`<h1>Nothing here</h1><div class="empty"><p>There is no page <code>${path}</code>.</p><p><a href=${to.overview()}>Overview</a> · <a href=${to.jobs()}>Jobs</a></p></div>`;
+    return void (shown.value = { ...next });
+  }
+  // A token that may only enqueue or work.
+  if (path !== "/login" && !may("read")) {
+    next.view = () => html`<h1>${next.name}</h1>${forbidden("it takes a token with the scope read, operate or admin to look")}`;
     return void (shown.value = { ...next });
   }
   try {
@@ -84,7 +89,8 @@ function startShell() {
     const reds = (pulse.value?.problems ?? []).filter((one) => one.severity === "red" && !one.snoozed_until).length;
     document.title = `${reds ? `(${reds}) ` : ""}${title.value} · steadfast`;
     const icon = /** @type {HTMLLinkElement | null} */ (document.querySelector("link[rel=icon]"));
-    if (icon) icon.href = new URL(reds ? "./icon_red.svg" : "./icon.svg", import.meta.url).href;
+    const href = new URL(reds ? "./icon_red.svg" : "./icon.svg", import.meta.url).href;
+    if (icon && icon.href !== href) icon.href = href;
   });
   // Only what appears or ends is said, never a tick.
   let known = /** @type {Map<string, string> | null} */ (null);

@@ -19,6 +19,7 @@ export const heardAt = signal(0);
 
 const HIDDEN_AFTER_MS = 5_000;
 const POLL_MS = 5_000;
+const QUIET_MS = 45_000;
 const RETRY_MAX_MS = 30_000;
 
 /** The store's clock minus ours. A browser's clock decides nothing. */
@@ -158,7 +159,13 @@ export function watch() {
     else if (!stream) open();
   });
   setInterval(() => {
-    if (!document.hidden) clockTick.value = storeNow();
+    if (document.hidden) return;
+    clockTick.value = storeNow();
+    // A quiet server sends nothing, and a machine that slept does not notice a dead connection.
+    if (stream && Date.now() - heardAt.peek() > QUIET_MS) {
+      heardAt.value = Date.now();
+      open();
+    }
   }, 1000);
   addEventListener("pagehide", close);
   open();

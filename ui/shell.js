@@ -91,7 +91,7 @@ export function header(filter, showCurl) {
     ${lineView()}
     <button type="button" class="quiet wide-only" title="local time or UTC (u)" @click=${toggleZone}><time>${clock(clockTick.value, clockTick.value, utc.value)}</time> ${zoneName(utc.value)}</button>
     ${showCurl ? html`<button type="button" class="quiet wide-only" title="this view as a command (y)" @click=${showCurl}>curl</button>` : ""}
-    <span class="who wide-only">${who ? (who.open ? html`<span class="meta" title="no token was made yet: everybody on this machine may do everything">open on loopback</span>` : html`<span>${who.name}</span> <span class="meta">${may("admin") ? "admin" : may("operate") ? "operate" : "read-only"}</span> <button type="button" class="quiet" @click=${logOut}>log out</button>`) : ""}</span>
+    <span class="who wide-only">${who ? (who.open ? html`<span class="meta" title="no token was made yet: everybody on this machine may do everything">open on loopback</span>` : html`<span>${who.name}</span> <span class="meta">${may("admin") ? "admin" : may("operate") ? "operate" : may("read") ? "read-only" : who.scopes.join(", ")}</span> <button type="button" class="quiet" @click=${logOut}>log out</button>`) : ""}</span>
   </header>`;
 }
 

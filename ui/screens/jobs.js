@@ -103,7 +103,7 @@ export default function jobs(screen) {
   let seen = "";
   let waiting = 0;
   effect(() => {
-    const counts = pulse.value && JSON.stringify([countsOf(filterOf(screen.query.peek()), kinds.peek()) ?? pulse.value.totals, pulse.value.rates]);
+    const counts = pulse.value && JSON.stringify(countsOf(filterOf(screen.query.peek()), kinds.peek()) ?? pulse.value.totals);
     if (!counts || counts === seen) return;
     const isFirst = seen === "";
     seen = counts;
