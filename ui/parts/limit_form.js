@@ -16,7 +16,7 @@ import { toast } from "./toast.js";
 export const rateWords = (rate) => (rate ? `${count(rate.limit)} starts per ${rate.per_ms === 1000 ? "s" : duration(rate.per_ms)}, ${count(rate.burst)} at once` : "");
 
 /** How much of a limit is used. @param {number | null} limit @param {number} running */
-export const used = (limit, running) => (limit === null ? count(running) : html`<span class="row"><meter class="used" max=${limit} value=${Math.min(limit, running)} aria-label=${`${running} of ${limit}`}></meter> <span>${count(running)} of ${count(limit)}</span></span>`);
+export const used = (limit, running) => (limit === null ? count(running) : html`<span class="row"><progress class="progress used" max=${limit} value=${Math.min(limit, running)} aria-label=${`${running} of ${limit}`}></progress> <span>${count(running)} of ${count(limit)}</span></span>`);
 
 /** @param {Schemas["QueueWithLimits"]} one */
 export function limitFacts(one) {

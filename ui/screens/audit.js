@@ -8,7 +8,7 @@ import { saveAs } from "../parts/save.js";
 import { empty, forbidden, loaded } from "../parts/states.js";
 import { cursor, table, tableKeys } from "../parts/table.js";
 import { setQuery, to } from "../router.js";
-import { count } from "../words.js";
+import { count, shortId } from "../words.js";
 
 /** @typedef {import("../types.d.ts").AuditEntry} Entry */
 
@@ -81,11 +81,11 @@ export default function audit(screen) {
         { id: "by", label: "who", head: true, cell: (one) => one.token_name },
         { id: "action", label: "did", cell: (one) => one.action.replaceAll("_", " ") },
         { id: "target", label: "to", cell: (one) => subject(one.target) },
-        { id: "count", label: "jobs", num: true, cell: (one) => (one.count === 1 ? "" : count(one.count)) },
+        { id: "count", label: "jobs", num: true, wide: true, cell: (one) => (one.count === 1 ? "" : count(one.count)) },
         { id: "change", label: "change", grow: true, cell: (one) => html`<span class="mono meta">${[short(one.before), short(one.after)].filter(Boolean).join(" → ")}</span>` },
         { id: "reason", label: "note", wide: true, cell: (one) => one.reason ?? "" },
         { id: "from", label: "from", wide: true, cell: (one) => html`<span class="meta">${one.remote ?? ""}</span>` },
-        { id: "request", label: "request", wide: true, cell: (one) => html`<code class="meta">${one.request_id ?? ""}</code>` },
+        { id: "request", label: "request", wide: true, cell: (one) => html`<code class="meta" title=${one.request_id ?? null}>${shortId(one.request_id ?? "")}</code>` },
       ],
     })}${list.end()}`;
   }

@@ -55,7 +55,7 @@ export default function error(screen) {
     return html`<div class="head"><h1>${plural(one.dead, "job")} died of this</h1><div class="acts">
         ${may("operate") && one.dead > 0 ? html`<button type="button" class="primary" @click=${redrive}>redrive this group …</button>` : ""}
         ${may("operate") ? (one.snoozed ? html`<button type="button" @click=${wake}>end the snooze</button>` : html`<button type="button" @click=${() => openSnooze(fingerprint, one.title, again)}>snooze …</button>`) : ""}
-        ${may("admin") && one.dead > 0 ? html`<button type="button" class="danger" @click=${() => openBulk({ action: "delete", filter, done: (operation) => go(to.operation(operation.id)) })}>delete …</button>` : ""}
+        ${may("admin") && one.dead > 0 ? html`<button type="button" @click=${() => openBulk({ action: "delete", filter, done: (operation) => go(to.operation(operation.id)) })}>delete …</button>` : ""}
       </div></div>
       <p class="error-text mono">${pattern(one.title)}</p>
       ${one.snoozed ? html`<p class="notice">Snoozed${one.snoozed.by ? ` by ${one.snoozed.by}` : ""}, ends ${ago(one.snoozed.until)}${one.snoozed.note ? html`: ${one.snoozed.note}` : ""}.</p>` : ""}

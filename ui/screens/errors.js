@@ -35,9 +35,10 @@ export default function errors(screen) {
       shown = now;
       queueMicrotask(list.again);
     }
-    const isTab = (/** @type {Record<string, string>} */ query) => Object.entries(query).sort().join() === Object.entries(filter()).filter(([name]) => name === "dead" || name === "snoozed").sort().join();
+    const { dead, snoozed } = filter();
+    const tab = snoozed === "true" ? "snoozed" : dead === "true" ? "active" : "all that ever died";
     return html`<h1>Dead letters</h1>
-      <nav class="tabs" aria-label="which">${TABS.map(([name, query]) => html`<a href=${href("/errors", Object.keys(query).length ? query : { "~all": "1" })} aria-current=${isTab(query) ? "page" : null}>${name}</a>`)}
+      <nav class="tabs" aria-label="which">${TABS.map(([name, query]) => html`<a href=${href("/errors", Object.keys(query).length ? query : { "~all": "1" })} aria-current=${name === tab ? "page" : null}>${name}</a>`)}
         <a href=${to.jobs({ status: "cancelled" })}>cancelled jobs</a></nav>
       ${loaded(list.first, () => view(list.rows()), { everyMs: EVERY_MS })}`;
   };
@@ -46,7 +47,7 @@ export default function errors(screen) {
   function view(rows) {
     if (rows.length === 0) return empty(filter().snoozed === "true" ? "Nothing is snoozed." : "No dead letters: every job that has ended succeeded or was cancelled.");
     const total = rows.reduce((sum, one) => sum + one.dead, 0);
-    return html`<p class="sentence">${plural(rows.length, "cause")}, ${plural(total, "dead letter")}.</p>
+    return html`<p class="sentence"><span class="rest">${plural(rows.length, "cause")}, ${plural(total, "dead letter")}.</span></p>
       ${table({
         label: "causes of death",
         rows,

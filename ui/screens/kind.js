@@ -23,6 +23,9 @@ const EVERY_MS = 5_000;
 /** What can be declared, without what is only shown. @param {Kind} one */
 const declaration = (one) => Object.fromEntries(["schema", "queue", "priority", "max_attempts", "timeout_ms", "retry", "concurrency", "rate", "hidden"].map((name) => [name, /** @type {any} */ (one)[name]]).filter(([, value]) => value !== null && value !== undefined && !(Array.isArray(value) && value.length === 0)));
 
+/** @param {NonNullable<Kind["retry"]>} retry */
+const retryWords = (retry) => ("delays_ms" in retry ? `after ${retry.delays_ms.map((ms) => duration(ms)).join(", ")}` : `after ${duration(retry.base_ms)}, each time ${retry.factor} × as long, at most ${duration(retry.cap_ms)}`);
+
 /** An empty payload that the schema's top level suggests. @param {any} schema */
 function suggested(schema) {
   const samples = /** @type {Record<string, unknown>} */ ({ string: "", integer: 0, number: 0, boolean: false, array: [], object: {} });
@@ -40,7 +43,6 @@ export default function kind(screen) {
   const charts = flowCharts(screen, { kind: name });
   const declared = () => /** @type {Kind[]} */ (list.value.data ?? []).find((each) => each.kind === name);
   const schema = jsonView("schema", () => declared()?.schema ?? null);
-  const retries = jsonView("retries", () => declared()?.retry ?? null);
   screen.title(name);
   screen.curl(() => curl("GET", "/kinds"));
 
@@ -83,10 +85,10 @@ export default function kind(screen) {
       <dt>queue</dt><dd>${html`<a href=${to.queue(one.queue ?? "default")}>${one.queue ?? "default"}</a>`}</dd>
       <dt>attempts</dt><dd>${one.max_attempts === null ? "as the server's default" : count(one.max_attempts)}</dd>
       <dt>timeout</dt><dd>${one.timeout_ms === null ? "none" : duration(one.timeout_ms)}</dd>
+      ${one.retry ? html`<dt>retries</dt><dd>${retryWords(one.retry)}</dd>` : ""}
       ${one.concurrency === null ? "" : html`<dt>at the same time</dt><dd>${count(one.concurrency)}</dd>`}
       ${one.rate ? html`<dt>rate</dt><dd>${rateWords(one.rate)}</dd>` : ""}
       ${one.hidden.length ? html`<dt>hidden</dt><dd class="mono">${one.hidden.join(", ")}</dd>` : ""}</dl>
-    ${one.retry ? retries() : ""}
     ${one.schema ? schema() : html`<p class="meta">No schema: any JSON is accepted.</p>`}`;
 
   const causes = () => loaded(errors, (/** @type {Group[]} */ rows) => (rows.length === 0 ? html`<p class="meta">None of its jobs is dead.</p>` : html`<ul class="plain">${rows.map((group) => html`<li class="row"><a class="error-text" href=${to.error(group.fingerprint)}>${group.title}</a><b>${count(group.dead)}</b><span class="meta">last ${ago(group.last_seen)}</span></li>`)}</ul>`), { everyMs: EVERY_MS, rows: 2 });

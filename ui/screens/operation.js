@@ -38,6 +38,11 @@ export default function operation(screen) {
     one.set((await call("PATCH", path, { body: { rate } })).data);
     toast({ says: `${count(rate)} a second from now on` });
   };
+  const setOther = (/** @type {string} */ text) => {
+    const rate = Number(text);
+    if (Number.isInteger(rate) && rate >= 1 && rate <= 10_000) void setRate(rate).catch((error) => toastError(error, "the rate stays as it is"));
+    else toast({ says: "a rate is a whole number from 1 to 10,000", severity: "amber" });
+  };
   const stop = () =>
     openDialog({
       title: "Stop the operation",
@@ -57,9 +62,9 @@ export default function operation(screen) {
   /** @param {Operation} data */
   const levers = (data) => (isOver(data) || !may("operate") ? "" : html`<div class="acts">
       ${data.state === "paused" ? html`<button type="button" class="primary" @click=${toggle}>resume</button>` : html`<button type="button" @click=${toggle}>pause</button>`}
-      <button type="button" class="danger" @click=${stop}>stop …</button></div>
+      <button type="button" @click=${stop}>stop …</button></div>
     <fieldset class="rates"><legend class="meta">jobs per second</legend>${RATES.map((rate) => html`<label class="check"><input type="radio" name="rate" .checked=${data.rate === rate} @change=${() => setRate(rate)}> ${rate === 10_000 ? "all at once" : rate}</label>`)}
-      <label class="check"><span class="sr-only">another rate</span><input type="text" inputmode="numeric" size="6" placeholder="other" .value=${other.value} @change=${(/** @type {Event} */ event) => void setRate(Number(/** @type {HTMLInputElement} */ (event.target).value))}></label></fieldset>`);
+      <label class="check"><span class="sr-only">another rate</span><input type="text" inputmode="numeric" size="6" placeholder="other" .value=${other.value} @change=${(/** @type {Event} */ event) => setOther(/** @type {HTMLInputElement} */ (event.target).value)}></label></fieldset>`);
 
   /** @param {Operation} data */
   const sentence = (data) => {

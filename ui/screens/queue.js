@@ -10,9 +10,10 @@ import { flowCharts } from "../parts/flow.js";
 import { limitFacts, openQueueLimits } from "../parts/limit_form.js";
 import { loaded } from "../parts/states.js";
 import { cursor, table, tableKeys } from "../parts/table.js";
-import { pulse } from "../live.js";
+import { pulse, storeNow } from "../live.js";
+import { utc } from "../prefs.js";
 import { to } from "../router.js";
-import { STATUSES, count, duration, firstLine, rate, shortId } from "../words.js";
+import { STATUSES, count, duration, firstLine, rate, shortId, withTimes } from "../words.js";
 
 /** @typedef {import("../types.d.ts").Schemas} Schemas */
 /** @typedef {import("../types.d.ts").JobSummary} Row */
@@ -43,14 +44,15 @@ export default function queue(screen) {
   const head = (one) => html`<div class="head"><h1>${name}</h1><div class="acts">
       ${may("operate") ? (one.paused ? html`<button type="button" class="primary" @click=${() => resumeQueue(name, again)}>resume</button>` : html`<button type="button" @click=${() => pauseQueue(name, again)}>pause …</button>`) : ""}
       ${may("operate") && one.counts.failed_permanent > 0 ? html`<button type="button" @click=${() => openBulk({ action: "redrive", filter: { queue: name, status: "failed_permanent" } })}>redrive its dead …</button>` : ""}
-      ${may("operate") && one.counts.queued > 0 ? html`<button type="button" class="danger" @click=${() => openBulk({ action: "cancel", filter: { queue: name, status: "queued,retrying" } })}>cancel what waits …</button>` : ""}
+      ${may("operate") && one.counts.queued > 0 ? html`<button type="button" @click=${() => openBulk({ action: "cancel", filter: { queue: name, status: "queued,retrying" } })}>cancel what waits …</button>` : ""}
       ${may("admin") ? html`<button type="button" @click=${() => openQueueLimits(name, one, again)}>limits …</button>` : ""}</div></div>
     <nav class="tabs" aria-label="jobs by status">${STATUSES.map((each) => html`<a href=${to.jobs({ queue: name, status: each })}>${status(each)} ${count(one.counts[each])}</a>`)}</nav>`;
 
   const moving = () => loaded(why, (/** @type {Schemas["QueueExplanation"]} */ data) => {
     const known = pulse.value?.queues.find((each) => each.queue === name);
-    return html`<p class="sentence why">${data.says}</p>
-      <ul class="plain">${data.reasons.map((reason) => html`<li><code class="meta">${reason.code}</code> ${reason.says}</li>`)}</ul>
+    const says = (/** @type {string} */ text) => withTimes(text, storeNow(), utc.value);
+    return html`<p class="state">${says(data.says)}.</p>
+      <ul class="plain">${data.reasons.filter((reason) => reason.says !== data.says).map((reason) => html`<li>${says(reason.says)} <code class="meta">${reason.code}</code></li>`)}</ul>
       ${known?.rates ? html`<p class="meta">${rate(known.rates.enqueued_per_s)} jobs/s in, ${rate(known.rates.finished_per_s)} out; p95 of the wait ${duration(known.wait_p95_ms)}${known.paused_by ? html`; paused by ${known.paused_by} ${ago(known.paused_at)}` : ""}</p>` : ""}`;
   }, { everyMs: EVERY_MS, rows: 2 });
 

@@ -57,7 +57,7 @@ export default function schedule(screen) {
   /** @param {Schedule} data */
   const view = (data) => html`<div class="head"><h1>${name}</h1><div class="acts">
       ${may("operate") ? html`<button type="button" @click=${runNow}>run now …</button>${data.paused ? html`<button type="button" class="primary" @click=${tell("resume", `${name} fires again`)}>resume</button>` : html`<button type="button" @click=${tell("pause", `${name} is paused`)}>pause</button>`}` : ""}
-      ${may("admin") ? html`<button type="button" @click=${() => openSchedule(data, again)}>change …</button><button type="button" class="danger" @click=${remove}>delete …</button>` : ""}</div></div>
+      ${may("admin") ? html`<button type="button" @click=${() => openSchedule(data, again)}>change …</button><button type="button" @click=${remove}>delete …</button>` : ""}</div></div>
     <p class="sentence">${data.describe}. <span class="rest">${data.state === "active" ? html`Next ${ago(data.next_runs[0])}.` : status(data.state)}</span></p>
     ${data.last_error ? html`<p class="notice" data-severity="red">${data.last_error}</p>` : ""}
     <section class="part"><h2>Next runs</h2><ul class="plain">${data.next_runs.map((at) => html`<li class="row">${time(at)} <span class="meta">${ago(at)} · ${inZone(at, data.tz)}</span></li>`)}</ul></section>

@@ -39,10 +39,10 @@ export default function schedules(screen) {
         { id: "zone", label: "zone", wide: true, cell: (one) => (one.cron ? one.tz : "") },
         { id: "kind", label: "kind", cell: (one) => one.job?.kind ?? "" },
         { id: "state", label: "state", cell: (one) => (one.state === "active" ? html`<span class="meta">active</span>` : status(one.state)) },
-        { id: "next", label: "next", cell: (one) => ago(one.next_runs[0]) },
-        { id: "last", label: "last", cell: (one) => (one.last_job_id ? html`<a href=${to.job(one.last_job_id)}>${ago(one.last_tick_at)}</a>` : ago(one.last_tick_at)) },
+        { id: "next", label: "next", cell: (one) => html`<span class="narrow-only meta">next </span>${ago(one.next_runs[0])}` },
+        { id: "last", label: "last", cell: (one) => html`<span class="narrow-only meta">last </span>${one.last_job_id ? html`<a href=${to.job(one.last_job_id)}>${ago(one.last_tick_at)}</a>` : ago(one.last_tick_at)}` },
         { id: "fired", label: "fired", num: true, cell: (one) => count(one.counts.fired) },
-        { id: "not", label: "not", num: true, wide: true, cell: (one) => count(one.counts.skipped + one.counts.missed + one.counts.refused) },
+        { id: "not", label: "not fired", num: true, wide: true, cell: (one) => count(one.counts.skipped + one.counts.missed + one.counts.refused) },
         { id: "note", label: "", wide: true, cell: (one) => (one.last_error ? html`<span class="status" data-status="red">${one.last_error}</span>` : "") },
       ],
     })}${list.end()}`;
