@@ -140,7 +140,7 @@ export default function job(screen) {
     "]": ["next job of the list", () => step(1)],
   });
 
-  return () => loaded(shown, (data) => {
+  return () => html`${shown.value.data ? "" : html`<h1>Job <code class="meta">${id}</code></h1>`}${loaded(shown, (data) => {
     const { job, attempts } = data;
     screen.title(`${job.kind} ${statusWord(job.status)}`);
     return html`<div class="head"><h1>${job.kind}</h1><code class="meta">${job.id}</code>${copyButton(() => job.id, "id")}<span class="space"></span>
@@ -158,6 +158,6 @@ export default function job(screen) {
         <div>${payload()}${job.result === null ? "" : result()}</div>
         ${factsView(data)}
       </div>`;
-  }, { everyMs: isFinished(shown.value.data?.job ?? /** @type {any} */ ({ finished_at: "", status: "" })) ? 0 : LIVE_MS });
+  }, { everyMs: isFinished(shown.value.data?.job ?? /** @type {any} */ ({ finished_at: "", status: "" })) ? 0 : LIVE_MS })}`;
 }
 

@@ -87,7 +87,7 @@ export default function overview(screen) {
 
   return () => {
     const now = pulse.value;
-    if (!now) return skeleton(10);
+    if (!now) return html`<h1 class="sentence">Overview</h1>${skeleton(10)}`;
     if (Object.values(now.totals).every((n) => n === 0) && now.queues.length === 0) return firstRun();
     return html`${sentence(now)}
       ${problemList(now.problems ?? [], now.more_problems)}

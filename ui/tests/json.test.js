@@ -47,4 +47,5 @@ test("control and bidi characters are shown, not obeyed", () => {
   assert.equal(visible("a\u202eb\u0000c\u2066"), "a⟨202E⟩b⟨0000⟩c⟨2066⟩");
   assert.equal(visible("tab\tand\nline stay, ä and 😀 too"), "tab\tand\nline stay, ä and 😀 too");
   assert.equal(visible("\ud800"), "⟨D800⟩");
+  assert.equal(visible("👩‍💻"), "👩‍💻", "joiners belong to words and emoji");
 });
