@@ -13,6 +13,10 @@ mod auth_sessions;
 mod auth_throttle;
 mod connection_limit;
 mod cross_site;
+#[cfg(feature = "dashboard")]
+mod dashboard;
+#[cfg(feature = "dashboard")]
+mod dashboard_files;
 mod enqueue;
 mod errors;
 mod explain;
@@ -34,6 +38,7 @@ mod middleware;
 mod openapi;
 mod operation_request;
 mod operations;
+mod page_headers;
 mod problem;
 mod public_url;
 mod queue_pages;
@@ -144,6 +149,8 @@ fn probes() -> OpenApiRouter<Api> {
 
 /// Routes behind the middleware.
 fn assemble(api: Api, routes: OpenApiRouter<Api>) -> Router {
+    #[cfg(feature = "dashboard")]
+    let routes = if api.has_dashboard { routes.merge(dashboard::routes()) } else { routes };
     let (router, document) = routes.split_for_parts();
     metric_families::expect_routes(&document);
     router

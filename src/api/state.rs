@@ -40,6 +40,9 @@ pub(super) struct ApiState {
     pub(super) authenticator: Arc<Authenticator>,
     pub(super) hosts: Vec<String>,
     pub(super) public_url: Option<PublicUrl>,
+    /// The pages below `/ui/` are served.
+    #[cfg(feature = "dashboard")]
+    pub(super) has_dashboard: bool,
     /// Payloads and results are for `admin` only.
     pub(super) hides_payloads: bool,
     pub(super) throttle: AuthThrottle,
@@ -81,6 +84,8 @@ impl ApiState {
             )),
             hosts,
             public_url: settings.public_url,
+            #[cfg(feature = "dashboard")]
+            has_dashboard: settings.dashboard,
             hides_payloads: settings.hides_payloads,
             throttle: AuthThrottle::default(),
             rates: Rates::default(),

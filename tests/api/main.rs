@@ -13,6 +13,8 @@ mod audit;
 mod canary;
 mod caps;
 mod connections;
+#[cfg(feature = "dashboard")]
+mod dashboard;
 mod errors;
 mod explain;
 mod hostile;

@@ -54,18 +54,22 @@ pub(super) fn banner(facts: &Facts) -> String {
     let url = reachable(facts.address);
     // The token itself is not ours to print; its variable is the one that the command line reads.
     let bearer = "-H \"authorization: Bearer $STEADFAST_TOKEN\"";
+    let has_dashboard = cfg!(feature = "dashboard") && settings.dashboard;
     let (access, docs, header) = if facts.open {
         ("open to every program on this machine", format!("{url}/docs"), String::new())
+    } else if has_dashboard {
+        ("needs a token", format!("{url}/docs, after a login to the dashboard"), format!(" {bearer}"))
     } else {
         // A browser cannot send a token, so /docs does not open in one.
         let document = format!("docs/api.md; curl -s {bearer} {url}/api-docs/openapi.json");
         ("needs a token", document, format!(" {bearer}"))
     };
+    let pages = if has_dashboard { format!("  Dashboard {url}/ui/\n") } else { String::new() };
     format!(
         r#"steadfast {version} is ready
 
   API       http://{address}  ({access})
-  Docs      {docs}
+{pages}  Docs      {docs}
   Store     {store}
   Workers   {workers}
 {kinds}
