@@ -32,6 +32,7 @@ mod rate;
 mod record;
 mod retry;
 pub mod schedule;
+mod series;
 mod start_options;
 mod status;
 mod template;
@@ -63,6 +64,7 @@ pub use retry::RetryPolicy;
 pub use schedule::{
     CatchUp, Overlap, ScheduleRecord, ScheduleRefusal, ScheduleRequest, ScheduleSource, ScheduleSpec, ScheduleState,
 };
+pub use series::{Histogram, SeriesCounts, SeriesStep};
 pub use start_options::StartBy;
 pub use status::{NoSuchStatus, Status};
 pub use unique::{OnConflict, Unique, UniqueWhile};

@@ -35,8 +35,10 @@ mod operation_steps;
 mod operations;
 #[cfg(feature = "postgres")]
 pub mod postgres;
+mod pulse;
 mod retry_policies;
 mod schedules;
+mod series;
 mod sessions;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
@@ -86,12 +88,18 @@ pub use operations::{
     BeginOperation, ChangeOperation, ListOperations, OperationBegun, OperationChange, OperationChanged, OperationPage,
     OperationPreview, OperationRecord, OperationStep, OperationStore, OperationTally, PreviewOperation, Selection,
 };
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+pub(crate) use pulse::{DUE_LANES_MAX, DUE_MAX, DUE_OF_LANE_MAX, KIND_COUNTS_MAX, PAUSED_MAX, due_by_kind};
+pub use pulse::{DueJobs, PausedQueue, PulseFacts, PulseStore};
 pub use retry_policies::RetryPolicies;
 pub use schedules::{
     DeleteSchedule, DueSchedules, ListSchedules, ListTicks, PauseSchedule, PutSchedule, ResumeSchedule, RunSchedule,
     ScheduleDeleted, SchedulePage, SchedulePut, ScheduleRan, ScheduleStore, ScheduleTicked, SchedulesDue,
     SchedulesSynced, SyncSchedules, TickSchedule,
 };
+pub use series::{PruneSeries, ReadSeries, SeriesOf, SeriesRead, SeriesRow, SeriesStore};
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+pub(crate) use series::{SERIES_ROWS_MAX, added_up_to_hour, next_hour};
 pub use sessions::{DeleteSession, PruneTokens, PutSession, SessionParent, SessionRecord, SessionStore, TouchTokens};
 pub use stats::{Counts, QueueStats, Stats, StatsRequest};
 pub use token::{LastAdmin, NoSuchScope, Scope, TokenDeleted, TokenList, TokenPut, TokenRecord};
@@ -108,7 +116,7 @@ type EnqueueAnswer = Result<Vec<Enqueued>, Vec<KeyTaken>>;
 /// One result per item: an item that fails does not fail the others. The outer error is of the whole call.
 pub type PerItem<T> = Result<Vec<Result<T, StoreError>>, StoreError>;
 
-/// A store: jobs, catalog, schedules, limits, audit, sessions, groups of errors, workers and operations in one database. Implemented by `SqliteStore`, `PostgresStore` and [`Wrapped`].
+/// A store: jobs, catalog, schedules, limits, audit, sessions, groups of errors, workers, operations and series in one database. Implemented by `SqliteStore`, `PostgresStore` and [`Wrapped`].
 #[async_trait]
 pub trait Store:
     JobStore
@@ -120,6 +128,8 @@ pub trait Store:
     + ErrorStore
     + WorkerStore
     + OperationStore
+    + SeriesStore
+    + PulseStore
 {
     /// Checks in one round trip that the store answers and takes writes. A full disk is not an error here: to free space,
     /// finished jobs must be removed, which takes a server that is ready.
