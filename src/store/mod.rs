@@ -27,7 +27,6 @@ mod jobs;
 mod lease_requests;
 mod limits;
 mod list;
-#[cfg(any(feature = "api", feature = "postgres", feature = "sqlite", feature = "worker"))]
 mod log_throttle;
 mod metrics;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
@@ -78,7 +77,6 @@ pub use limits::{
     DeleteGroup, LimitItem, LimitStore, LimitsPage, LimitsRequest, PutGroup, PutQueue, QueueLimits, SettingsPut,
 };
 pub use list::{Cursor, List, NotACursor, Order, Page};
-#[cfg(any(feature = "api", feature = "postgres", feature = "sqlite", feature = "worker"))]
 pub(crate) use log_throttle::warn_throttled;
 pub(crate) use metrics::StoreMetrics;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
