@@ -26,6 +26,7 @@ mod operators;
 mod payload_check;
 #[cfg(test)]
 mod payload_check_cases;
+mod pulse;
 mod registry;
 mod schedule;
 mod schedules;

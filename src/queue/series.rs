@@ -444,7 +444,7 @@ impl Queue {
     }
 
     /// Replaces rows of this process by what is in memory, which is newer.
-    pub(super) fn with_own_series(&self, rows: &mut Vec<SeriesRow>, read: &ReadSeries) {
+    fn with_own_series(&self, rows: &mut Vec<SeriesRow>, read: &ReadSeries) {
         let own = self.inner.series.rows(read);
         let minutes: HashSet<_> = own.iter().map(|row| row.at).collect();
         rows.retain(|row| row.process != self.inner.series.process || !minutes.contains(&row.at));
@@ -452,10 +452,10 @@ impl Queue {
         rows.sort_by_key(|row| row.at);
     }
 
-    /// The same without asking the store: what this process has in memory of these minutes, and `rows` otherwise.
-    pub fn freshened_series(&self, mut rows: Vec<SeriesRow>, of: SeriesOf, from: Timestamp) -> Vec<SeriesRow> {
-        self.with_own_series(&mut rows, &ReadSeries::new(of, from));
-        rows
+    /// What this process has in memory of these minutes, without asking the store: newer than what [`series`](Self::series) of the
+    /// store has, in whose place it stands.
+    pub fn own_series(&self, of: SeriesOf, from: Timestamp) -> Vec<SeriesRow> {
+        self.inner.series.rows(&ReadSeries::new(of, from))
     }
 
     /// Writes what this process has counted and not written yet. Otherwise it is written within 10 s.

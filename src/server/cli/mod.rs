@@ -24,6 +24,7 @@ mod schedules;
 mod stats;
 pub(super) mod table;
 mod tokens;
+mod top;
 mod watch;
 mod why;
 mod workers;
@@ -59,6 +60,8 @@ pub(super) enum ClientCommand {
     Audit(audit::Audit),
     /// Show how many jobs there are, and how fast they come and go
     Stats(stats::Stats),
+    /// Watch everything at once: what is wrong, queues, workers and operations
+    Top(top::Top),
 }
 
 /// Where a server is unless said otherwise; also where `serve` listens then.
@@ -97,6 +100,7 @@ impl ClientCommand {
             Self::Tokens(command) => &mut command.target,
             Self::Audit(command) => &mut command.target,
             Self::Stats(command) => &mut command.target,
+            Self::Top(command) => &mut command.target,
         }
     }
 }
@@ -118,5 +122,6 @@ pub(super) fn run(mut command: ClientCommand, before: Target) -> Result<Exit> {
         ClientCommand::Tokens(command) => command.run(),
         ClientCommand::Audit(command) => command.run(),
         ClientCommand::Stats(command) => command.run(),
+        ClientCommand::Top(command) => command.run(),
     }
 }
