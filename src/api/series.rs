@@ -142,7 +142,10 @@ mod tests {
     fn the_shortest_step_is_chosen_of_which_there_are_not_too_many() {
         let to: Timestamp = "2026-11-18T13:00:00Z".parse().unwrap();
         let chosen = |hours| step(None, to - SignedDuration::from_hours(hours), to).ok().unwrap().name;
-        assert_eq!((chosen(1), chosen(25), chosen(26), chosen(1500), chosen(1501)), ("minute", "minute", "hour", "hour", "day"));
+        assert_eq!(
+            (chosen(1), chosen(25), chosen(26), chosen(1500), chosen(1501)),
+            ("minute", "minute", "hour", "hour", "day")
+        );
         assert!(step(Some("minute"), to - SignedDuration::from_hours(26), to).is_err());
         assert!(step(Some("week"), to, to).is_err());
         assert!(step(None, Timestamp::MIN, to).is_err());

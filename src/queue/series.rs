@@ -216,7 +216,9 @@ pub(super) struct EndedAttempt {
 #[derive(Clone, Copy)]
 enum End {
     Succeeded,
-    Failed { permanent: bool },
+    Failed {
+        permanent: bool,
+    },
     /// Given back, snoozed or cancelled.
     Other,
 }

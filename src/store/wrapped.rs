@@ -11,8 +11,8 @@ use super::sealed::Sealed;
 use super::*;
 use crate::job::schedule::{ScheduleRecord, TickRecord};
 use crate::job::{
-    AttemptRecord, Fingerprint, JobFacts, JobId, JobRecord, Kind, KindDefinition, NewJob, OperationId, QueueFacts, QueueName,
-    ScheduleName, Told, WorkerId,
+    AttemptRecord, Fingerprint, JobFacts, JobId, JobRecord, Kind, KindDefinition, NewJob, OperationId, QueueFacts,
+    QueueName, ScheduleName, Told, WorkerId,
 };
 
 /// Code that runs before and after every call of a store. See [`Wrapped`].

@@ -102,9 +102,13 @@ async fn the_overview_has_everything_in_it(world: World) {
     server.call("POST", "/queues/reports/pause").send().await.expect(200);
     let lease = server.lease(1).await.remove(0);
     server.settle(&lease, json!({"outcome": "succeeded"})).await;
-    let pulse = until(&server, "/pulse", |pulse| pulse["totals"]["succeeded"] == 1 && pulse["workers"]["live"] == 1).await;
+    let pulse =
+        until(&server, "/pulse", |pulse| pulse["totals"]["succeeded"] == 1 && pulse["workers"]["live"] == 1).await;
     assert!(pulse["at"].is_string() && pulse["version"].is_string(), "{pulse}");
-    assert_eq!((&pulse["ready"], &pulse["more_queues"], &pulse["more_problems"]), (&json!(true), &json!(false), &json!(0)));
+    assert_eq!(
+        (&pulse["ready"], &pulse["more_queues"], &pulse["more_problems"]),
+        (&json!(true), &json!(false), &json!(0))
+    );
     let queue = &pulse["queues"][0];
     assert_eq!((&queue["queue"], &queue["counts"]["queued"]), (&json!("default"), &json!(1)));
     assert_eq!(queue["due"], json!({"n": 1, "at_least": false}));
@@ -115,7 +119,10 @@ async fn the_overview_has_everything_in_it(world: World) {
     assert!(pulse["rates"]["enqueued_per_s"].as_f64().unwrap() > 0.0, "{pulse}");
     assert!(queue["rates"]["started_per_s"].as_f64().unwrap() > 0.0, "{queue}");
     let paused = &pulse["queues"][1];
-    assert_eq!((&paused["queue"], &paused["paused"], &paused["paused_by"]), (&json!("reports"), &json!(true), &json!("anyone")));
+    assert_eq!(
+        (&paused["queue"], &paused["paused"], &paused["paused_by"]),
+        (&json!("reports"), &json!(true), &json!("anyone"))
+    );
     assert!(paused["paused_at"].is_string() && pulse["audit_seq"].is_i64(), "{pulse}");
     assert_eq!((&pulse["problems"], &pulse["operations"]), (&json!([]), &json!([])));
     assert_eq!(server.get("/problems").await.expect(200), json!([]));
@@ -224,7 +231,8 @@ async fn series_add_up_to_what_ran(world: World) {
         };
         assert_eq!(server.settle(lease, outcome).await, "recorded");
     }
-    let sum = |series: &Value, column: &str| series[column].as_array().unwrap().iter().filter_map(Value::as_u64).sum::<u64>();
+    let sum =
+        |series: &Value, column: &str| series[column].as_array().unwrap().iter().filter_map(Value::as_u64).sum::<u64>();
     let check = |series: &Value| {
         for (column, expected) in [("enqueued", 20), ("started", 20), ("succeeded", 16), ("failed", 2), ("dead", 2)] {
             assert_eq!(sum(series, column), expected, "{column} of {series}");
@@ -232,7 +240,10 @@ async fn series_add_up_to_what_ran(world: World) {
     };
     let series = server.get("/series").await.expect(200);
     check(&series);
-    assert_eq!((&series["step"], &series["step_ms"], &series["queue"]), (&json!("minute"), &json!(60_000), &Value::Null));
+    assert_eq!(
+        (&series["step"], &series["step_ms"], &series["queue"]),
+        (&json!("minute"), &json!(60_000), &Value::Null)
+    );
     let t = series["t"].as_array().unwrap().len();
     assert!((60..=62).contains(&t), "{t}");
     for column in ["enqueued", "wait_p50_ms", "wait_p95_ms", "run_p50_ms", "run_p95_ms", "dead"] {
@@ -252,7 +263,7 @@ async fn series_add_up_to_what_ran(world: World) {
     for bad in ["from=yesterday", "step=week", "queue=%2A", "x=1"] {
         server.get(&format!("/series?{bad}")).await.problem(400, "malformed");
     }
-    server.get("/series?from=2020-01-01T00:00:00Z&step=minute").await.problem(422, "invalid");
+    server.get("/series?from=2020-01-01T00:00:00Z&step=minute").await.problem(422, "invalid_value");
 }
 
 fn jiff_hour_ago() -> jiff::Timestamp {

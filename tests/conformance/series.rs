@@ -4,9 +4,7 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use steadfast::job::{GroupKey, SeriesCounts, SeriesStep, Status};
-use steadfast::store::{
-    Actor, Counts, DueJobs, Pause, PruneSeries, ReadSeries, Resume, SeriesOf, SeriesRow,
-};
+use steadfast::store::{Actor, Counts, DueJobs, Pause, PruneSeries, ReadSeries, Resume, SeriesOf, SeriesRow};
 
 use crate::changed::changed;
 use crate::phrases::*;

@@ -19,9 +19,7 @@ use crate::api::health;
 use crate::api::limits::{PULSE_STREAMS_MAX, PULSE_TIMEOUT};
 use crate::api::problem::{Code, Problem};
 use crate::api::state::{Api, ApiState};
-use crate::api::wire::{
-    ListedQueue, OperationView, ProblemView, PulseQueue, PulseView, QueueView, WorkerCounts,
-};
+use crate::api::wire::{ListedQueue, OperationView, ProblemView, PulseQueue, PulseView, QueueView, WorkerCounts};
 use crate::job::WorkerState;
 use crate::job::problems::problems;
 use crate::queue::Queue;
@@ -93,9 +91,8 @@ impl PulseHub {
     /// What there is now.
     pub(super) async fn current(&self, api: &Api) -> Result<Arc<Pulse>, Problem> {
         let mut watching = self.watch(api);
-        let is_fresh = |pulse: &Option<Arc<Pulse>>| {
-            pulse.as_ref().is_some_and(|pulse| pulse.made.elapsed() < pulse.fresh_for)
-        };
+        let is_fresh =
+            |pulse: &Option<Arc<Pulse>>| pulse.as_ref().is_some_and(|pulse| pulse.made.elapsed() < pulse.fresh_for);
         let seen = timeout(PULSE_TIMEOUT, watching.wait_for(is_fresh)).await;
         let pulse = seen.ok().and_then(Result::ok).and_then(|pulse| pulse.clone());
         pulse.ok_or_else(|| Problem::new(Code::Overloaded, "the overview takes too long to be made; try again shortly"))
@@ -157,13 +154,7 @@ async fn run(mut running: Running) {
 }
 
 /// Writes it down, once for all.
-fn make(
-    queue: &Queue,
-    gatherer: &Gatherer,
-    moment: Option<&Moment>,
-    not_ready: Vec<String>,
-    wait: Duration,
-) -> Pulse {
+fn make(queue: &Queue, gatherer: &Gatherer, moment: Option<&Moment>, not_ready: Vec<String>, wait: Duration) -> Pulse {
     let nothing;
     let moment = match moment {
         Some(moment) => moment,

@@ -40,7 +40,9 @@ pub(super) async fn pulse(State(api): State<Api>, headers: HeaderMap) -> Result<
     let pulse = api.pulse.current(&api).await?;
     let etag = HeaderValue::from_str(&pulse.etag).expect("hexadecimal digits are valid in a header");
     let is_known = |given: &HeaderValue| {
-        given.to_str().is_ok_and(|given| given.split(',').any(|one| matches!(one.trim(), "*") || one.trim() == pulse.etag))
+        given
+            .to_str()
+            .is_ok_and(|given| given.split(',').any(|one| matches!(one.trim(), "*") || one.trim() == pulse.etag))
     };
     if headers.get_all(IF_NONE_MATCH).iter().any(is_known) {
         return Ok((StatusCode::NOT_MODIFIED, [(ETAG, etag)]).into_response());

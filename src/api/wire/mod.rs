@@ -45,8 +45,8 @@ pub(super) use operation::{
     OperationView,
 };
 pub(super) use pulse::{
-    DueView, FlowRates, KindActivity, ListedKind, ListedQueue, ProblemView, PulseQueue, PulseShape, PulseView, QueueActivity,
-    QueueWorkers, WorkerCounts,
+    DueView, FlowRates, KindActivity, ListedKind, ListedQueue, ProblemView, PulseQueue, PulseShape, PulseView,
+    QueueActivity, QueueWorkers, WorkerCounts,
 };
 pub(super) use queue::{QueueView, RatesView, StatsView, StatusCounts};
 pub(super) use schedule::{

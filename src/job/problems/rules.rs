@@ -273,16 +273,21 @@ fn workers(seen: &Snapshot, found: &mut Vec<Problem>) {
         let idle = worker.slots.saturating_sub(worker.busy);
         let problem = match worker.state {
             WorkerState::Deaf => {
-                let fetched = worker.last_fetch_at.map_or("since it started".to_owned(), |at| {
-                    format!("for {}", span(ago(seen.now, at)))
-                });
+                let fetched = worker
+                    .last_fetch_at
+                    .map_or("since it started".to_owned(), |at| format!("for {}", span(ago(seen.now, at))));
                 let says = format!(
                     "Worker {name} is there, but has not asked for jobs {fetched}, with {idle} idle slot{} and due jobs for it.",
                     verb(idle.into(), "", "s")
                 );
                 let problem = Problem::new(ProblemCode::WorkerDeaf, Severity::Red, name.as_str(), says);
                 let drain = format!("/workers/{name}/drain");
-                problem.since(worker.last_fetch_at).remedy(format!("drain {name}, then restart it"), "POST", drain, None)
+                problem.since(worker.last_fetch_at).remedy(
+                    format!("drain {name}, then restart it"),
+                    "POST",
+                    drain,
+                    None,
+                )
             }
             WorkerState::Gone if !worker.stopped && ago(seen.now, worker.seen_at) <= GONE_FOR => {
                 let busy = match worker.busy {
@@ -290,7 +295,8 @@ fn workers(seen: &Snapshot, found: &mut Vec<Problem>) {
                     n => format!(" It held {}.", jobs(n.into(), false, "")),
                 };
                 let silent = span(ago(seen.now, worker.seen_at));
-                let says = format!("Worker {name} was not heard of for {silent}, and had not said that it stops.{busy}");
+                let says =
+                    format!("Worker {name} was not heard of for {silent}, and had not said that it stops.{busy}");
                 Problem::new(ProblemCode::WorkerGone, Severity::Amber, name.as_str(), says).since(worker.seen_at)
             }
             _ => continue,
@@ -318,8 +324,7 @@ fn error_group(error: &ErrorFacts, now: Timestamp) -> Option<Problem> {
             (ProblemCode::ErrorSpike, says, now - SignedDuration::from_mins(10))
         }
         None if age < NEW_FOR && error.total >= NEW_MIN => {
-            let says =
-                format!("“{title}” is new, and ended {} of {kind}; {dead}.", jobs(error.total, false, ""));
+            let says = format!("“{title}” is new, and ended {} of {kind}; {dead}.", jobs(error.total, false, ""));
             (ProblemCode::ErrorNew, says, error.first_seen)
         }
         None => return None,

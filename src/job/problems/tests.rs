@@ -184,7 +184,13 @@ const CASES: &[(&str, Change, &str, &str, &str)] = &[
         "",
         "",
     ),
-    ("a new error", |s| s.errors.push(error(60, 3, None)), "error_new", "amber", "“smtp 451” is new, and ended 3 jobs of welcome; 3 are dead."),
+    (
+        "a new error",
+        |s| s.errors.push(error(60, 3, None)),
+        "error_new",
+        "amber",
+        "“smtp 451” is new, and ended 3 jobs of welcome; 3 are dead.",
+    ),
     ("twice is not worth a line", |s| s.errors.push(error(60, 2, None)), "", "", ""),
     ("an old error", |s| s.errors.push(error(7200, 300, Some(2))), "", "", ""),
     (
@@ -227,8 +233,20 @@ const CASES: &[(&str, Change, &str, &str, &str)] = &[
         "",
         "",
     ),
-    ("leases expired", |s| s.lost_in_10_min = 1, "leases_lost", "amber", "1 lease expired, or came back too late, within 10 min"),
-    ("an attempt runs on", |s| s.running.push(running(400, 20_000.0, 20)), "overrun", "amber", "has run for 6 min; 99 of 100 are done within 20 s."),
+    (
+        "leases expired",
+        |s| s.lost_in_10_min = 1,
+        "leases_lost",
+        "amber",
+        "1 lease expired, or came back too late, within 10 min",
+    ),
+    (
+        "an attempt runs on",
+        |s| s.running.push(running(400, 20_000.0, 20)),
+        "overrun",
+        "amber",
+        "has run for 6 min; 99 of 100 are done within 20 s.",
+    ),
     ("too few to know", |s| s.running.push(running(400, 20_000.0, 19)), "", "", ""),
     ("it is usual", |s| s.running.push(running(400, 60_000.0, 500)), "", "", ""),
     (
@@ -242,7 +260,12 @@ const CASES: &[(&str, Change, &str, &str, &str)] = &[
         "a pause was forgotten",
         |s| {
             wait(s, 9000);
-            *flow(s) = QueueFlow { paused: true, paused_at: Some(before(7300)), paused_by: Some("ana".into()), ..QueueFlow::default() };
+            *flow(s) = QueueFlow {
+                paused: true,
+                paused_at: Some(before(7300)),
+                paused_by: Some("ana".into()),
+                ..QueueFlow::default()
+            };
         },
         "paused_long",
         "note",
@@ -258,9 +281,21 @@ const CASES: &[(&str, Change, &str, &str, &str)] = &[
         "amber",
         "mail was paused 3 days ago",
     ),
-    ("a schedule is late", |s| s.schedules.push(schedule(200, false)), "schedule_late", "amber", "Schedule nightly was due 3 min ago"),
+    (
+        "a schedule is late",
+        |s| s.schedules.push(schedule(200, false)),
+        "schedule_late",
+        "amber",
+        "Schedule nightly was due 3 min ago",
+    ),
     ("almost in time", |s| s.schedules.push(schedule(100, false)), "", "", ""),
-    ("a schedule fails", |s| s.schedules.push(schedule(0, true)), "schedule_failing", "amber", "The last 3 jobs of schedule nightly"),
+    (
+        "a schedule fails",
+        |s| s.schedules.push(schedule(0, true)),
+        "schedule_failing",
+        "amber",
+        "The last 3 jobs of schedule nightly",
+    ),
     (
         "a limit is used up",
         |s| s.full_limits.push(full(700, 31)),
@@ -270,12 +305,30 @@ const CASES: &[(&str, Change, &str, &str, &str)] = &[
     ),
     ("for a moment", |s| s.full_limits.push(full(500, 31)), "", "", ""),
     ("nobody waits for it", |s| s.full_limits.push(full(700, 0)), "", "", ""),
-    ("the clock is ahead", |s| s.clock_ahead = SignedDuration::from_secs(6), "clock_skew", "amber", "6 s ahead of the store's"),
-    ("the clock is behind", |s| s.clock_ahead = SignedDuration::from_secs(-90), "clock_skew", "amber", "90 s behind the store's"),
+    (
+        "the clock is ahead",
+        |s| s.clock_ahead = SignedDuration::from_secs(6),
+        "clock_skew",
+        "amber",
+        "6 s ahead of the store's",
+    ),
+    (
+        "the clock is behind",
+        |s| s.clock_ahead = SignedDuration::from_secs(-90),
+        "clock_skew",
+        "amber",
+        "90 s behind the store's",
+    ),
     ("almost right", |s| s.clock_ahead = SignedDuration::from_secs(-5), "", "", ""),
     ("a long log", |s| s.storage.log_bytes = Some(3 << 30), "storage", "amber", "3,072 MiB"),
     ("a short log", |s| s.storage.log_bytes = Some(1 << 30), "", "", ""),
-    ("an old transaction", |s| s.storage.oldest_transaction = Some(Duration::from_secs(7300)), "storage", "amber", "open for 2 h"),
+    (
+        "an old transaction",
+        |s| s.storage.oldest_transaction = Some(Duration::from_secs(7300)),
+        "storage",
+        "amber",
+        "open for 2 h",
+    ),
     ("a young transaction", |s| s.storage.oldest_transaction = Some(Duration::from_secs(3000)), "", "", ""),
 ];
 

@@ -94,7 +94,7 @@ FROM due_lane l CROSS JOIN share CROSS JOIN LATERAL (
     FROM (SELECT 1 FROM SCHEMA.jobs j
           WHERE j.finished_at IS NULL AND j.group_key IS NULL AND j.lease_expires_at IS NULL
             AND j.queue = l.queue AND j.kind = l.kind AND j.priority = l.priority AND j.run_at <= now()
-          LIMIT share.most) some
+          LIMIT share.most) one
 ) counted
 UNION ALL
 SELECT 1, f.queue, f.kind, f.run_at, counted.n, counted.n >= share.most, NULL
@@ -103,7 +103,7 @@ FROM due_fair f CROSS JOIN share CROSS JOIN LATERAL (
     FROM (SELECT 1 FROM SCHEMA.jobs j
           WHERE j.finished_at IS NULL AND j.group_key = f.group_key AND j.group_seq IS NULL AND j.lease_expires_at IS NULL
             AND j.queue = f.queue AND j.kind = f.kind AND j.priority = f.priority AND j.run_at <= now()
-          LIMIT share.most) some
+          LIMIT share.most) one
 ) counted
 UNION ALL
 SELECT 1, s.queue, s.kind, s.run_at, 1, false, NULL FROM strict s WHERE s.lease_expires_at IS NULL AND s.run_at <= now()

@@ -87,9 +87,8 @@ async fn write(core: &Core, verb: &'static str, step: SeriesStep, rows: &[Series
         let counts = |n: fn(&SeriesCounts) -> u64| {
             rows.iter().map(|row| i64::try_from(n(&row.counts)).unwrap_or(i64::MAX)).collect::<Vec<_>>()
         };
-        let histograms = |of: fn(&SeriesCounts) -> &Histogram| {
-            rows.iter().map(|row| of(&row.counts).to_bytes()).collect::<Vec<_>>()
-        };
+        let histograms =
+            |of: fn(&SeriesCounts) -> &Histogram| rows.iter().map(|row| of(&row.counts).to_bytes()).collect::<Vec<_>>();
         let at: Vec<PgTimestamp> = rows.iter().map(|row| PgTimestamp::from(row.at)).collect();
         let processes: Vec<i64> = rows.iter().map(|row| row.process).collect();
         let params: [&(dyn ToSql + Sync); 14] = [
@@ -141,7 +140,9 @@ struct Hours {
 
 async fn hours(core: &Core, verb: &'static str) -> Result<Hours, StoreError> {
     let rows = core.query(verb, Effect::Repeatable, &core.sql.series_hour, &[]).await?;
-    let Some(found) = rows.first() else { return Ok(Hours { last: None, oldest_minute: None, now: core.now().await? }) };
+    let Some(found) = rows.first() else {
+        return Ok(Hours { last: None, oldest_minute: None, now: core.now().await? });
+    };
     let read = || Ok((row::time(found, 0)?, row::time(found, 1)?, found.try_get::<_, PgTimestamp>(2)?));
     let (last, oldest_minute, now) = decode(verb, read())?;
     Ok(Hours { last, oldest_minute, now: now.timestamp() })
@@ -155,8 +156,7 @@ async fn rows_of(
     from: PgTimestamp,
 ) -> Result<Vec<SeriesRow>, StoreError> {
     let (queue, kind) = read.of.stored();
-    let sql =
-        if queue.is_some() && kind.is_some() { &core.sql.series_of_one } else { &core.sql.series_of_each };
+    let sql = if queue.is_some() && kind.is_some() { &core.sql.series_of_one } else { &core.sql.series_of_each };
     let to = read.to.map_or(PgTimestamp::MAX, PgTimestamp::from);
     let (step, limit) = (step.seconds() as i32, SERIES_ROWS_MAX as i64);
     let params: [&(dyn ToSql + Sync); 6] = [&queue, &kind, &step, &from, &to, &limit];

@@ -11,9 +11,10 @@ use crate::job::{Fingerprint, Kind, OperationId, Told, WorkerId};
 use crate::store::{
     AuditPage, AuditStore, BeginOperation, ChangeOperation, Counts, DeleteSession, ErrorPage, ErrorRecord, ErrorStore,
     ListAudit, ListErrors, ListOperations, ListWorkers, OperationBegun, OperationChanged, OperationPage,
-    OperationPreview, OperationRecord, OperationStep, OperationStore, PreviewOperation, PruneAudit, PruneSeries, PruneTokens,
-    PruneWorkers, PulseFacts, PulseStore, PutSession, ReadSeries, SeriesRead, SeriesRow, SeriesStore, SessionRecord, SessionStore, SnoozeErrors, StoreError, TellWorker, TouchTokens,
-    UnsnoozeErrors, WorkerDetail, WorkerPage, WorkerReport, WorkerStore,
+    OperationPreview, OperationRecord, OperationStep, OperationStore, PreviewOperation, PruneAudit, PruneSeries,
+    PruneTokens, PruneWorkers, PulseFacts, PulseStore, PutSession, ReadSeries, SeriesRead, SeriesRow, SeriesStore,
+    SessionRecord, SessionStore, SnoozeErrors, StoreError, TellWorker, TouchTokens, UnsnoozeErrors, WorkerDetail,
+    WorkerPage, WorkerReport, WorkerStore,
 };
 
 #[async_trait]

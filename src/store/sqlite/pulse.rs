@@ -25,8 +25,7 @@ SELECT count(*) FROM (SELECT 1 FROM jobs INDEXED BY ",
     };
 }
 
-const DUE: &str =
-    count_due!("jobs_ready WHERE lease_expires_at IS NULL AND finished_at IS NULL AND group_key IS NULL");
+const DUE: &str = count_due!("jobs_ready WHERE lease_expires_at IS NULL AND finished_at IS NULL AND group_key IS NULL");
 const DUE_GROUPED: &str = count_due!(
     "jobs_ready_grouped WHERE lease_expires_at IS NULL AND finished_at IS NULL AND group_key IS NOT NULL \
      AND coalesce(marks, 0) & 8 = 0 AND group_key = ?6"

@@ -33,7 +33,10 @@ pub(super) fn frame(pulse: &Value, width: Option<usize>, coloured: bool) -> Stri
         lines.extend(says.into_iter().map(|line| if code.is_empty() { line } else { paint(code, line) }));
     }
     if number(pulse, "/more_problems") > 0.0 {
-        lines.push(format!("  and {} more: steadfast top --json, GET /problems", count(number(pulse, "/more_problems"))));
+        lines.push(format!(
+            "  and {} more: steadfast top --json, GET /problems",
+            count(number(pulse, "/more_problems"))
+        ));
     }
     for operation in list(pulse, "operations") {
         lines.extend(wrapped(&format!("→ {}", progress(operation)), room, "  "));
@@ -215,7 +218,9 @@ mod tests {
         for width in [40, 60, 80, 120] {
             let shown = frame(&pulse(), Some(width), false);
             assert!(shown.lines().all(|line| line.chars().count() <= width), "{width}:\n{shown}");
-            for part in ["1 problem.", "✕ No live worker", "12 live", "1 deaf", "redrive 400 of 1203", "≥10.0k", "13:04:07 UTC"] {
+            for part in
+                ["1 problem.", "✕ No live worker", "12 live", "1 deaf", "redrive 400 of 1203", "≥10.0k", "13:04:07 UTC"]
+            {
                 assert!(shown.contains(part), "{width} without {part}:\n{shown}");
             }
         }
