@@ -41,11 +41,13 @@ mod operations;
 mod page_headers;
 mod problem;
 mod public_url;
+mod pulse;
 mod queue_pages;
 mod queue_settings;
 mod queues;
 mod response_memory;
 mod schedules;
+mod series;
 mod serve;
 mod session;
 mod session_cookie;
@@ -124,6 +126,10 @@ fn routes() -> OpenApiRouter<Api> {
         .routes(routes!(operations::resume_operation))
         .routes(routes!(operations::stop_operation))
         .routes(routes!(stats::stats))
+        .routes(routes!(pulse::pulse))
+        .routes(routes!(pulse::pulse_stream))
+        .routes(routes!(pulse::problems))
+        .routes(routes!(series::series))
         .routes(routes!(tokens::make_token, tokens::list_tokens))
         .routes(routes!(tokens::revoke_token))
         .routes(routes!(audit::list_audit))

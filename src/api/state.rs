@@ -15,6 +15,7 @@ use super::long_poll_turns::LongPollTurns;
 use super::memory_budget::MemoryBudget;
 use super::problem::{Code, Problem};
 use super::public_url::PublicUrl;
+use super::pulse::PulseHub;
 use super::response_memory::ResponseMemory;
 use super::session_cookie::SessionCookie;
 use super::settings::{ApiLimits, ApiSettings};
@@ -65,6 +66,8 @@ pub(super) struct ApiState {
     pub(super) long_poll_turns: LongPollTurns,
     /// The workers that this process hears of.
     pub(super) workers: Arc<WorkerRegistry>,
+    /// Who watches the overview.
+    pub(super) pulse: PulseHub,
     /// Turns true when the server is shutting down.
     pub(super) closing: watch::Sender<bool>,
 }
@@ -99,6 +102,7 @@ impl ApiState {
             store_check: StoreCheck::default(),
             long_poll_turns: LongPollTurns::default(),
             workers: Arc::default(),
+            pulse: PulseHub::default(),
             closing: watch::Sender::new(false),
             limits: settings.limits,
             queue: settings.queue,

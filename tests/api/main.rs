@@ -31,6 +31,7 @@ mod operators;
 mod outage;
 mod payloads;
 mod presence;
+mod pulse;
 mod queue_pages;
 mod schedules;
 mod schema;

@@ -27,6 +27,7 @@ mod startup;
 #[path = "../support/mod.rs"]
 mod support;
 mod terminal;
+mod top;
 mod watching;
 mod workers;
 #[path = "../support/programs.rs"]

@@ -25,6 +25,7 @@ mod schedules;
 mod stats;
 pub(super) mod table;
 mod tokens;
+mod top;
 mod watch;
 mod why;
 mod workers;
@@ -64,6 +65,8 @@ pub(super) enum ClientCommand {
     Stats(stats::Stats),
     /// Ask a process whether it is ready: exit 0 if it is, 1 and the reason if not
     Health(health::Health),
+    /// Watch everything at once: what is wrong, queues, workers and operations
+    Top(top::Top),
 }
 
 /// Where a server is unless said otherwise; also where `serve` listens then.
@@ -107,6 +110,7 @@ impl ClientCommand {
             Self::Audit(command) => &mut command.target,
             Self::Stats(command) => &mut command.target,
             Self::Health(command) => &mut command.target,
+            Self::Top(command) => &mut command.target,
         }
     }
 }
@@ -129,5 +133,6 @@ pub(super) fn run(mut command: ClientCommand, before: Target) -> Result<Exit> {
         ClientCommand::Audit(command) => command.run(),
         ClientCommand::Stats(command) => command.run(),
         ClientCommand::Health(command) => command.run(),
+        ClientCommand::Top(command) => command.run(),
     }
 }
