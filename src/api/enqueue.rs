@@ -13,6 +13,7 @@ use super::extract::{JsonBody, JsonResponse, ok};
 use super::problem::{Code, Problem};
 use super::state::{Api, ApiState, run_to_completion};
 use super::wire;
+use crate::job::TraceContext;
 use crate::queue::{EnqueueError, Viewer};
 use crate::store::Scope;
 
@@ -46,7 +47,7 @@ pub(super) async fn enqueue(
     body: JsonBody<wire::JobSubmission>,
 ) -> Result<Response, Problem> {
     let key = idempotency_key(&headers)?;
-    let request = body.value.into_request(key).map_err(EnqueueError::from)?;
+    let request = body.value.into_request(key, trace_context(&headers)).map_err(EnqueueError::from)?;
     let key = request.idempotency_key.clone();
     let permit = enqueue_permit(&api)?;
     let enqueued = run_to_completion(&api, |api| async move {
@@ -85,9 +86,12 @@ pub(super) async fn enqueue_batch(
     State(api): State<Api>,
     Extension(caller): Extension<Caller>,
     viewer: Viewer,
+    headers: HeaderMap,
     body: JsonBody<wire::JobBatch>,
 ) -> Result<JsonResponse<wire::BatchResults>, Problem> {
-    let requests = body.value.jobs.into_iter().map(|job| job.into_request(None)).collect::<Result<Vec<_>, _>>();
+    let trace = trace_context(&headers);
+    let requests = body.value.jobs.into_iter().map(|job| job.into_request(None, trace.clone()));
+    let requests = requests.collect::<Result<Vec<_>, _>>();
     let requests = requests.map_err(EnqueueError::from)?;
     let permit = enqueue_permit(&api)?;
     let enqueued = run_to_completion(&api, |api| async move {
@@ -107,6 +111,15 @@ pub(super) async fn enqueue_batch(
 fn enqueue_permit(api: &ApiState) -> Result<OwnedSemaphorePermit, Problem> {
     let permit = api.enqueues.clone().try_acquire_owned();
     permit.map_err(|_| Problem::new(Code::TooManyRequests, "too many enqueues are in flight; try again shortly"))
+}
+
+/// The trace of the request. What is not valid is ignored: a producer's tracing must not keep its jobs out.
+fn trace_context(headers: &HeaderMap) -> Option<TraceContext> {
+    let mut parents = headers.get_all("traceparent").iter();
+    let (Some(parent), None) = (parents.next(), parents.next()) else { return None };
+    // The specification has several headers read as one list.
+    let states: Vec<&str> = headers.get_all("tracestate").iter().filter_map(|state| state.to_str().ok()).collect();
+    TraceContext::parse(parent.to_str().ok()?, (!states.is_empty()).then(|| states.join(",")).as_deref())
 }
 
 fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Problem> {

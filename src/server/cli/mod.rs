@@ -12,6 +12,7 @@ mod client;
 mod enqueue;
 mod errors;
 mod format;
+mod hooks;
 mod job_list;
 mod jobs;
 mod kinds;
@@ -53,6 +54,8 @@ pub(super) enum ClientCommand {
     Workers(workers::Workers),
     /// Look at operations on many jobs, pause, resume and stop them
     Operations(operations::Operations),
+    /// Look at hooks, put, pause, resume and delete them
+    Hooks(hooks::Hooks),
     /// Make, list and revoke API tokens
     Tokens(tokens::Tokens),
     /// Show what operators did
@@ -94,6 +97,7 @@ impl ClientCommand {
             Self::Errors(command) => &mut command.target,
             Self::Workers(command) => &mut command.target,
             Self::Operations(command) => &mut command.target,
+            Self::Hooks(command) => &mut command.target,
             Self::Tokens(command) => &mut command.target,
             Self::Audit(command) => &mut command.target,
             Self::Stats(command) => &mut command.target,
@@ -115,6 +119,7 @@ pub(super) fn run(mut command: ClientCommand, before: Target) -> Result<Exit> {
         ClientCommand::Errors(command) => command.run(),
         ClientCommand::Workers(command) => command.run(),
         ClientCommand::Operations(command) => command.run(),
+        ClientCommand::Hooks(command) => command.run(),
         ClientCommand::Tokens(command) => command.run(),
         ClientCommand::Audit(command) => command.run(),
         ClientCommand::Stats(command) => command.run(),

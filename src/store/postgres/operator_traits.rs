@@ -1,15 +1,16 @@
-//! What operators ask beside jobs, kinds, schedules and limits: the audit, workers, sessions, groups of errors, operations.
+//! What operators ask beside jobs, kinds, schedules and limits: the audit, workers, sessions, groups of errors, operations, hooks.
 
 use async_trait::async_trait;
 
-use super::{PostgresStore, audit, errors, operation_steps, operations, sessions, worker_list, workers};
-use crate::job::{Fingerprint, OperationId, Told, WorkerId};
+use super::{PostgresStore, audit, errors, hooks, operation_steps, operations, outbox, sessions, worker_list, workers};
+use crate::job::{Fingerprint, HookRecord, OperationId, Told, WorkerId};
 use crate::store::{
-    AuditPage, AuditStore, BeginOperation, ChangeOperation, DeleteSession, ErrorPage, ErrorRecord, ErrorStore,
-    ListAudit, ListErrors, ListOperations, ListWorkers, OperationBegun, OperationChanged, OperationPage,
-    OperationPreview, OperationRecord, OperationStep, OperationStore, PreviewOperation, PruneAudit, PruneTokens,
-    PruneWorkers, PutSession, SessionRecord, SessionStore, SnoozeErrors, StoreError, TellWorker, TouchTokens,
-    UnsnoozeErrors, WorkerDetail, WorkerPage, WorkerReport, WorkerStore,
+    AuditPage, AuditStore, BeginOperation, ChangeOperation, DeleteHook, DeleteSession, ErrorPage, ErrorRecord,
+    ErrorStore, HookPut, HookStore, ListAudit, ListErrors, ListOperations, ListWorkers, OperationBegun,
+    OperationChanged, OperationPage, OperationPreview, OperationRecord, OperationStep, OperationStore,
+    PreviewOperation, PruneAudit, PruneTokens, PruneWorkers, PutHook, PutSession, ResolveOutbox, Resolved,
+    SessionRecord, SessionStore, SnoozeErrors, StoreError, SwitchHook, TellWorker, TouchTokens, UnsnoozeErrors,
+    WorkerDetail, WorkerPage, WorkerReport, WorkerStore,
 };
 
 #[async_trait]
@@ -112,5 +113,28 @@ impl OperationStore for PostgresStore {
 
     async fn step_operation(&self) -> Result<OperationStep, StoreError> {
         operation_steps::step_operation(&self.core).await
+    }
+}
+
+#[async_trait]
+impl HookStore for PostgresStore {
+    async fn put_hook(&self, put: PutHook) -> Result<HookPut, StoreError> {
+        hooks::put_hook(&self.core, put).await
+    }
+
+    async fn delete_hook(&self, delete: DeleteHook) -> Result<bool, StoreError> {
+        hooks::delete_hook(&self.core, delete).await
+    }
+
+    async fn switch_hook(&self, switch: SwitchHook) -> Result<Option<HookRecord>, StoreError> {
+        hooks::switch_hook(&self.core, switch).await
+    }
+
+    async fn hooks(&self) -> Result<Vec<HookRecord>, StoreError> {
+        hooks::hooks(&self.core).await
+    }
+
+    async fn resolve_outbox(&self, resolve: ResolveOutbox) -> Result<Resolved, StoreError> {
+        outbox::resolve_outbox(&self.core, resolve).await
     }
 }

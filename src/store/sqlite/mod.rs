@@ -40,6 +40,7 @@ mod extend;
 mod gates;
 mod group_turns;
 mod health;
+mod hooks;
 mod inbox;
 mod job_options;
 mod jobs;
@@ -60,6 +61,7 @@ mod operation_jobs;
 mod operation_steps;
 mod operations;
 mod operator_traits;
+mod outbox;
 mod owner;
 mod prune;
 #[cfg(test)]

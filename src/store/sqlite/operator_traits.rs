@@ -1,16 +1,17 @@
-//! What operators ask beside jobs, kinds, schedules and limits: the audit, workers, sessions, groups of errors, operations.
+//! What operators ask beside jobs, kinds, schedules and limits: the audit, workers, sessions, groups of errors, operations, hooks.
 
 use async_trait::async_trait;
 use rusqlite::Connection;
 
-use super::{SqliteStore, audit, errors, operation_steps, operations, sessions, workers};
-use crate::job::{Fingerprint, OperationId, Told, WorkerId};
+use super::{SqliteStore, audit, errors, hooks, operation_steps, operations, sessions, workers};
+use crate::job::{Fingerprint, HookRecord, OperationId, Told, WorkerId};
 use crate::store::{
-    AuditPage, AuditStore, BeginOperation, ChangeOperation, DeleteSession, ErrorPage, ErrorRecord, ErrorStore,
-    ListAudit, ListErrors, ListOperations, ListWorkers, OperationBegun, OperationChanged, OperationPage,
-    OperationPreview, OperationRecord, OperationStep, OperationStore, PreviewOperation, PruneAudit, PruneTokens,
-    PruneWorkers, PutSession, SessionRecord, SessionStore, SnoozeErrors, StoreError, TellWorker, TouchTokens,
-    UnsnoozeErrors, WorkerDetail, WorkerPage, WorkerReport, WorkerStore,
+    AuditPage, AuditStore, BeginOperation, ChangeOperation, DeleteHook, DeleteSession, ErrorPage, ErrorRecord,
+    ErrorStore, HookPut, HookStore, ListAudit, ListErrors, ListOperations, ListWorkers, OperationBegun,
+    OperationChanged, OperationPage, OperationPreview, OperationRecord, OperationStep, OperationStore,
+    PreviewOperation, PruneAudit, PruneTokens, PruneWorkers, PutHook, PutSession, ResolveOutbox, Resolved,
+    SessionRecord, SessionStore, SnoozeErrors, StoreError, SwitchHook, TellWorker, TouchTokens, UnsnoozeErrors,
+    WorkerDetail, WorkerPage, WorkerReport, WorkerStore,
 };
 
 #[async_trait]
@@ -121,5 +122,28 @@ impl OperationStore for SqliteStore {
 
     async fn step_operation(&self) -> Result<OperationStep, StoreError> {
         self.writer.write(operation_steps::StepOperation).await
+    }
+}
+
+#[async_trait]
+impl HookStore for SqliteStore {
+    async fn put_hook(&self, put: PutHook) -> Result<HookPut, StoreError> {
+        self.writer.write(put).await
+    }
+
+    async fn delete_hook(&self, delete: DeleteHook) -> Result<bool, StoreError> {
+        self.writer.write(delete).await
+    }
+
+    async fn switch_hook(&self, switch: SwitchHook) -> Result<Option<HookRecord>, StoreError> {
+        self.writer.write(switch).await
+    }
+
+    async fn hooks(&self) -> Result<Vec<HookRecord>, StoreError> {
+        self.readers.read("hooks", hooks::hooks).await
+    }
+
+    async fn resolve_outbox(&self, resolve: ResolveOutbox) -> Result<Resolved, StoreError> {
+        self.writer.write(resolve).await
     }
 }
