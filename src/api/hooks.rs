@@ -40,7 +40,7 @@ pub(super) async fn get_hook(
 /// Put a hook, or change it
 ///
 /// It is told of the ends of jobs that are enqueued from now on (through other processes: within 2 s). Each event becomes a
-/// `webhook_delivery` job in the queue `steadfast.hooks`, which is retried for about four days; receivers may get it twice,
+/// `webhook_delivery` job in the queue `steadfast.hooks`, which is retried for about five days; receivers may get it twice,
 /// with the same `webhook-id`. Order is not promised. The whole hook is replaced: without `secret`, events are not signed.
 #[utoipa::path(
     put, path = "/hooks/{name}", tag = "hooks", operation_id = "put_hook",

@@ -161,7 +161,7 @@ pub const HOOK_FILTER_MAX: usize = 100;
 pub const HOOK_SECRETS_MAX: usize = 4;
 /// 2,048 bytes of URL, as for webhooks.
 pub const HOOK_URL_MAX_BYTES: usize = 2048;
-/// 12 attempts of a delivery: about four days by the retries of webhooks.
+/// 12 attempts of a delivery: about five days by the retries of webhooks.
 pub const DELIVERY_ATTEMPTS: u32 = 12;
 /// 50 deliveries in a row that failed permanently pause their hook: nobody is there.
 pub const HOOK_DEAD_MAX: u32 = 50;

@@ -203,8 +203,8 @@ impl NewJob {
         &self.watch
     }
 
-    /// The same, watched: decided by the queue, which knows the hooks.
-    pub(crate) fn watched(self, watch: Watch) -> Self {
+    /// The same, watched. [`Queue`](crate::Queue) decides that by itself: it knows the hooks.
+    pub fn watched(self, watch: Watch) -> Self {
         Self { watch, ..self }
     }
 

@@ -15,6 +15,7 @@ mod caps;
 mod connections;
 mod errors;
 mod explain;
+mod hooks;
 mod hostile;
 mod idempotency;
 mod job_options;

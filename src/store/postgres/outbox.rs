@@ -72,7 +72,7 @@ async fn try_resolve(
     if planted(Bug::OutboxApart) {
         tx.batch_execute("COMMIT").await?;
         // Long enough that a process which dies at random does so here.
-        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        tokio::time::sleep(std::time::Duration::from_millis(500)).await;
         tx.batch_execute("BEGIN").await?;
     }
     let statement = tx.prepare_cached(&core.sql.hooks).await?;

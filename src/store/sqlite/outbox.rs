@@ -58,7 +58,7 @@ impl Verb for ResolveOutbox {
         if planted(Bug::OutboxApart) {
             tx.connection().execute_batch("COMMIT")?;
             // Long enough that a process which dies at random does so here.
-            std::thread::sleep(std::time::Duration::from_millis(20));
+            std::thread::sleep(std::time::Duration::from_millis(500));
             tx.connection().execute_batch("BEGIN IMMEDIATE")?;
         }
         for job in &resolution.jobs {
