@@ -11,6 +11,7 @@ mod config;
 mod errors;
 mod failures;
 mod fleet;
+mod hooks;
 mod housekeeping;
 mod job_lists;
 mod limits;
