@@ -10,10 +10,10 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use super::access::{Access, Caller};
 use super::extract::{JsonBody, JsonResponse, ok};
+use super::middleware::trace_context;
 use super::problem::{Code, Problem};
 use super::state::{Api, ApiState, run_to_completion};
 use super::wire;
-use crate::job::TraceContext;
 use crate::queue::{EnqueueError, Viewer};
 use crate::store::Scope;
 
@@ -111,15 +111,6 @@ pub(super) async fn enqueue_batch(
 fn enqueue_permit(api: &ApiState) -> Result<OwnedSemaphorePermit, Problem> {
     let permit = api.enqueues.clone().try_acquire_owned();
     permit.map_err(|_| Problem::new(Code::TooManyRequests, "too many enqueues are in flight; try again shortly"))
-}
-
-/// The trace of the request. What is not valid is ignored: a producer's tracing must not keep its jobs out.
-fn trace_context(headers: &HeaderMap) -> Option<TraceContext> {
-    let mut parents = headers.get_all("traceparent").iter();
-    let (Some(parent), None) = (parents.next(), parents.next()) else { return None };
-    // The specification has several headers read as one list.
-    let states: Vec<&str> = headers.get_all("tracestate").iter().filter_map(|state| state.to_str().ok()).collect();
-    TraceContext::parse(parent.to_str().ok()?, (!states.is_empty()).then(|| states.join(",")).as_deref())
 }
 
 fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Problem> {
