@@ -3,6 +3,11 @@
 //! A store keeps an end as JSON in its outbox, in the transaction of the end; [`JobEnd::from_stored`] reads it. Nothing here
 //! knows where that is, or whether a hook is reached.
 
+#![cfg_attr(
+    not(any(feature = "postgres", feature = "sqlite")),
+    allow(dead_code, unused_imports, reason = "only stores have an outbox")
+)]
+
 use std::sync::Arc;
 
 use jiff::Timestamp;

@@ -3,6 +3,11 @@
 //! A hook is a filter and a target. Whether an end is an event for a hook is decided twice: when a job is enqueued, its kind
 //! and queue say whether anybody may want to hear of it ([`HookSpec::covers`]); when it has ended, each hook is asked.
 
+#![cfg_attr(
+    not(any(feature = "postgres", feature = "sqlite")),
+    allow(dead_code, reason = "only stores read and write hooks")
+)]
+
 use std::fmt;
 use std::str::FromStr;
 
