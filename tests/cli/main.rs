@@ -14,6 +14,7 @@ mod errors;
 mod failures;
 mod fleet;
 mod health;
+mod hooks;
 mod housekeeping;
 mod job_lists;
 mod limits;

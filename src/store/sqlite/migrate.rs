@@ -24,6 +24,7 @@ const MIGRATIONS: &[Migration] = &[
     Migration::Transactional(include_str!("migrations/0004_limits.sql")),
     Migration::Transactional(include_str!("migrations/0005_operations.sql")),
     Migration::Transactional(include_str!("migrations/0006_series.sql")),
+    Migration::Transactional(include_str!("migrations/0007_hooks.sql")),
 ];
 
 /// How one version becomes the next.
