@@ -3,7 +3,7 @@
 // Everything but the flow, the errors and the audit comes with the pulse. On a server that never had a job it is three steps that work.
 
 import { API, curl, get, may } from "../api.js";
-import { chart, chartCursor } from "../core/chart.js";
+import { chart, chartCursor, wholeSteps } from "../core/chart.js";
 import { html, repeat } from "../core/html.js";
 import { resource } from "../core/resource.js";
 import { pulse, storeNow } from "../live.js";
@@ -60,7 +60,7 @@ export default function overview(screen) {
   screen.keys(tableKeys({ keys: () => pulse.peek()?.queues.map(({ queue }) => queue) ?? [] }));
 
   const flow = () => {
-    const { data } = series.value;
+    const data = wholeSteps(series.value.data);
     if (!data || data.t.length < 2) return "";
     const perSecond = (/** @type {number[]} */ values) => values.map((value) => value / (data.step_ms / 1000));
     const shared = { t: data.t, cursor: moment, clock: (/** @type {string} */ at) => clock(at, storeNow(), utc.value) };
