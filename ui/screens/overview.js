@@ -8,7 +8,7 @@ import { html, repeat } from "../core/html.js";
 import { resource } from "../core/resource.js";
 import { pulse, storeNow } from "../live.js";
 import { ago, time } from "../parts/bits.js";
-import { problemList } from "../parts/problems.js";
+import { problemKeys, problemList } from "../parts/problems.js";
 import { queueTable } from "../parts/queue_table.js";
 import { commandLine, failed, skeleton } from "../parts/states.js";
 import { cursor, tableKeys } from "../parts/table.js";
@@ -57,7 +57,7 @@ export default function overview(screen) {
   const at = cursor();
   const moment = chartCursor();
   screen.curl(() => curl("GET", "/pulse"));
-  screen.keys(tableKeys({ keys: () => pulse.peek()?.queues.map(({ queue }) => queue) ?? [] }));
+  screen.keys({ ...tableKeys({ keys: () => pulse.peek()?.queues.map(({ queue }) => queue) ?? [] }), ...problemKeys(() => pulse.peek()?.problems ?? []) });
 
   const flow = () => {
     const data = wholeSteps(series.value.data);
