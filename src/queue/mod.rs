@@ -111,7 +111,6 @@ struct Inner {
     hooks: HookRegistry,
     limits: Limits,
     admission: Admission,
-    #[cfg_attr(not(any(feature = "postgres", feature = "sqlite")), expect(dead_code, reason = "only stores have one"))]
     backend: Backend,
     cancels: Cancels,
     schedule_changes: ScheduleChanges,
