@@ -35,6 +35,8 @@ mod operation_steps;
 mod operations;
 #[cfg(feature = "postgres")]
 pub mod postgres;
+#[cfg(all(feature = "postgres", feature = "sqlite", feature = "server"))]
+pub(crate) mod promotion;
 mod retry_policies;
 mod schedules;
 mod sessions;

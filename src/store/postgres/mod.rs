@@ -52,6 +52,8 @@ mod operations;
 mod operator;
 mod operator_traits;
 mod pool;
+#[cfg(all(feature = "sqlite", feature = "server"))]
+pub(crate) mod promotion;
 mod queues;
 mod reap;
 mod row;

@@ -61,6 +61,9 @@ mod operation_steps;
 mod operations;
 mod operator_traits;
 mod owner;
+mod promoted;
+#[cfg(all(feature = "postgres", feature = "server"))]
+pub(crate) mod promotion;
 mod prune;
 #[cfg(test)]
 mod query_plans;
