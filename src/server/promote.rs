@@ -31,7 +31,9 @@ pub(super) fn command() -> Command {
     let switch = |name: &'static str| Arg::new(name).long(name).action(ArgAction::SetTrue);
     let rows = text("page-rows", "ROWS").value_parser(clap::value_parser!(u32).range(1..=100_000));
     Command::new("promote")
-        .about("Move all jobs, history and settings from a SQLite file to PostgreSQL, and check that all of it is there")
+        .about(
+            "Move all jobs, history and settings from a SQLite file to PostgreSQL, and check that all of it is there",
+        )
         .after_help(AFTER_HELP)
         .arg(text("from", "URL").required(true).help("The file: sqlite://FILE"))
         .arg(text("to", "URL").help("The empty database: postgres://… [default: DATABASE_URL]"))
@@ -89,7 +91,8 @@ fn settings(matches: &ArgMatches) -> Result<Settings> {
     let flags: BTreeMap<_, _> =
         given.into_iter().filter_map(|(arg, key)| Some((key, matches.get_one::<String>(arg)?.clone()))).collect();
     let directory = std::env::current_dir().context("the start directory cannot be used")?;
-    let settings = Settings::new(Resolved::new(&Inputs { flags, variables: std::env::vars_os().collect(), directory })?)?;
+    let settings =
+        Settings::new(Resolved::new(&Inputs { flags, variables: std::env::vars_os().collect(), directory })?)?;
     match sqlite_path(&settings.database_url) {
         None => Ok(settings),
         Some(_) => Err(usage("name the PostgreSQL database to move to with --to postgres://… or with DATABASE_URL")),
@@ -144,7 +147,9 @@ fn show_plan(options: &Options, plan: &Plan) {
         TargetTables::GoOn => format!("{target} holds a part of it: the promotion would go on where it was"),
         TargetTables::StartedOver => format!("{target} holds a part of it, which would be deleted first"),
     });
-    print_line("Nothing was changed. Left out are sessions, and the list of workers, which tell the new server of themselves");
+    print_line(
+        "Nothing was changed. Left out are sessions, and the list of workers, which tell the new server of themselves",
+    );
 }
 
 fn show_outcome(options: &Options, outcome: &Outcome) {

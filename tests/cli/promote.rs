@@ -22,7 +22,7 @@ fn call(server: &Running, method: &str, path: &str, body: Option<Value>) -> (u16
         .new_agent();
     let request = ureq::http::Request::builder().method(method).uri(format!("{}{path}", server.url));
     let request = request.header("authorization", format!("Bearer {ADMIN}")).header("content-type", "application/json");
-    let body = body.map(|body| body.to_string()).unwrap_or_default();
+    let body = body.filter(|body| !body.is_null()).map(|body| body.to_string()).unwrap_or_default();
     let mut response = agent.run(request.body(body).unwrap()).unwrap();
     let text = response.body_mut().read_to_string().unwrap();
     (response.status().as_u16(), serde_json::from_str(&text).unwrap_or(Value::Null))
@@ -48,7 +48,7 @@ fn enqueue(server: &Running, job: Value) -> String {
 
 /// Takes a job of a queue with a long lease.
 fn lease(server: &Running, queue: &str) -> Value {
-    let asked = json!({"worker": "far away", "queues": [queue], "max": 1, "lease_ms": 3_600_000});
+    let asked = json!({"worker": "far-away", "queues": [queue], "max": 1, "lease_ms": 3_600_000});
     let answer = done(server, "POST", "/leases", asked);
     answer["leases"][0].clone()
 }
@@ -57,7 +57,7 @@ fn settle(server: &Running, lease: &Value, outcome: Value) -> Value {
     let mut outcome = outcome;
     outcome["job_id"] = lease["job"]["id"].clone();
     outcome["lease_token"] = lease["lease_token"].clone();
-    done(server, "POST", "/leases/settle", json!({"worker": "far away", "outcomes": [outcome]}))
+    done(server, "POST", "/leases/settle", json!({"worker": "far-away", "outcomes": [outcome]}))
 }
 
 /// What a worker somewhere else holds while the database is changed.
@@ -74,18 +74,18 @@ fn fill(server: &Running) -> Held {
     done(server, "PUT", "/queues/limited", json!({"concurrency": 3, "groups": {"concurrency": 2}}));
     done(server, "PUT", "/queues/limited/groups/acme", json!({"weight": 3, "concurrency": 1}));
     let job = |queue: &str, fields: Value| {
-        let mut job = json!({"kind": "mail", "queue": queue, "payload": {"text": "é 漢 \u{1f44d} \" \\ \u{0}"}});
+        let mut job = json!({"kind": "mail", "queue": queue, "payload": {"text": "é 漢 \u{1f44d} \" \\"}});
         job.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
         job
     };
     // Succeeded, after a failure; retrying; a dead letter; snoozed and released come to the same columns.
     enqueue(server, job("good", json!({"idempotency_key": "key-1", "priority": 9, "timeout_ms": 5000})));
     let first = lease(server, "good");
-    settle(server, &first, json!({"outcome": "failed", "error": "smtp 451", "retry_in_ms": 0}));
+    settle(server, &first, json!({"outcome": "failed", "error": "smtp 451", "retry_after_ms": 0}));
     let second = until("it is tried again", || Some(lease(server, "good")).filter(|lease| !lease.is_null()));
     settle(server, &second, json!({"outcome": "succeeded", "result": {"sent": 1}}));
     enqueue(server, job("again", json!({})));
-    let failed = json!({"outcome": "failed", "error": "not now", "retry_in_ms": 86_400_000});
+    let failed = json!({"outcome": "failed", "error": "not now", "retry_after_ms": 86_400_000});
     settle(server, &lease(server, "again"), failed);
     for n in 0..3 {
         enqueue(server, job("dead", json!({"payload": {"n": n}})));
@@ -93,8 +93,8 @@ fn fill(server: &Running) -> Held {
         settle(server, &lease(server, "dead"), failed);
     }
     let cancelled = enqueue(server, job("later", json!({"delay_ms": 86_400_000})));
-    done(server, "POST", &format!("/jobs/{cancelled}/cancel"), json!({}));
-    let options = json!({"group_key": "Acme / é", "cost": 3, "start_by": "2039-05-06T07:08:09Z",
+    done(server, "POST", &format!("/jobs/{cancelled}/cancel"), Value::Null);
+    let options = json!({"group_key": "Acme / é", "cost": 3, "start_by": "2029-05-06T07:08:09Z",
         "unique": {"key": "report-7", "while": "unfinished", "for_ms": 60_000_000}});
     enqueue(server, job("options", options));
     for n in 0..4 {
@@ -105,24 +105,24 @@ fn fill(server: &Running) -> Held {
     lease(server, "limited");
     let (plain, strict) = (lease(server, "bulk"), lease(server, "strict"));
     assert_eq!(strict["job"]["payload"]["n"], 0);
-    let beat = json!([{"job_id": plain["job"]["id"], "lease_token": plain["lease_token"], "progress": {"percent": 40}}]);
-    done(server, "POST", "/leases/heartbeat", json!({"worker": "far away", "leases": beat, "lease_ms": 3_600_000}));
-    let nightly = json!({"cron": "0 3 * * *", "timezone": "Europe/Berlin", "job": {"kind": "mail", "payload": {}}});
+    let beat =
+        json!([{"job_id": plain["job"]["id"], "lease_token": plain["lease_token"], "progress": {"percent": 40}}]);
+    done(server, "POST", "/leases/heartbeat", json!({"worker": "far-away", "leases": beat, "lease_ms": 3_600_000}));
+    let nightly = json!({"cron": "0 3 * * *", "tz": "Europe/Berlin", "job": {"kind": "mail", "payload": {}}});
     done(server, "PUT", "/schedules/nightly", nightly);
-    done(server, "POST", "/schedules/nightly/run", json!({}));
+    done(server, "POST", "/schedules/nightly/run", json!({"tick": "2026-01-02T02:00:00Z"}));
     done(server, "POST", "/tokens", json!({"name": "shop", "scopes": ["enqueue"]}));
-    done(server, "POST", "/queues/paused/pause", json!({}));
-    let group = read(server, "/errors")["errors"][0]["fingerprint"].as_str().unwrap().to_owned();
+    done(server, "POST", "/queues/paused/pause", Value::Null);
+    let group = read(server, "/errors")[0]["fingerprint"].as_str().unwrap().to_owned();
     done(server, "PUT", &format!("/errors/{group}/snooze"), json!({"for_ms": 86_400_000, "note": "known"}));
-    let asked = json!({"action": "redrive", "filter": {"queue": ["dead"]}, "rate": 1, "reason": "the host is back"});
+    let asked = json!({"action": "redrive", "filter": {"status": "failed_permanent", "queue": "dead"}, "rate": 1, "reason": "the host is back"});
     let operation = done(server, "POST", "/operations", asked)["id"].as_str().unwrap().to_owned();
-    call(server, "POST", &format!("/operations/{operation}/pause"), Some(json!({})));
+    call(server, "POST", &format!("/operations/{operation}/pause"), None);
     Held { plain, strict }
 }
 
 /// What changes by itself, or is a fact about the process that answers.
-const CHANGES: [&str; 9] =
-    ["as_of", "now", "age_ms", "oldest_ready_age_ms", "at_ms", "next_cursor", "cursor", "estimate", "workers"];
+const CHANGES: [&str; 3] = ["as_of", "next_token_ms", "oldest_ready_ms"];
 
 fn without_changes(value: &mut Value) {
     match value {
@@ -137,12 +137,23 @@ fn without_changes(value: &mut Value) {
 
 /// Everything that can be read of a server, by its path.
 fn everything(server: &Running) -> BTreeMap<String, Value> {
-    let mut paths: Vec<String> = ["/kinds", "/tokens", "/errors", "/audit?limit=500", "/operations", "/schedules",
-        "/schedules/nightly/ticks", "/jobs?limit=500", "/queues"].map(str::to_owned).to_vec();
+    let mut paths: Vec<String> = [
+        "/kinds",
+        "/tokens",
+        "/errors",
+        "/audit?limit=200",
+        "/operations",
+        "/schedules",
+        "/schedules/nightly/ticks",
+        "/jobs?limit=200",
+        "/queues",
+    ]
+    .map(str::to_owned)
+    .to_vec();
     for queue in ["strict", "limited"] {
         paths.extend([format!("/queues/{queue}"), format!("/queues/{queue}/limits")]);
     }
-    for job in read(server, "/jobs?limit=500")["jobs"].as_array().unwrap() {
+    for job in read(server, "/jobs?limit=200").as_array().unwrap() {
         let id = job["id"].as_str().unwrap();
         paths.extend([format!("/jobs/{id}"), format!("/jobs/{id}/attempts")]);
     }
@@ -192,7 +203,11 @@ async fn everything_is_as_it_was_and_a_worker_goes_on_with_its_lease() {
     let database = Cluster::shared().await.empty_database().await;
     let promoted = promote(&world, &database, &[]);
     assert_eq!(promoted.code, Some(0), "{}", promoted.stderr);
-    assert!(promoted.stdout.contains("TABLE") && promoted.stdout.contains("Point DATABASE_URL there"), "{}", promoted.stdout);
+    assert!(
+        promoted.stdout.contains("TABLE") && promoted.stdout.contains("Point DATABASE_URL there"),
+        "{}",
+        promoted.stdout
+    );
     let server = serve_promoted(&world, &database);
     assert_same(&before, &everything(&server));
 
@@ -207,7 +222,7 @@ async fn everything_is_as_it_was_and_a_worker_goes_on_with_its_lease() {
     enqueue(&server, json!({"kind": "mail", "queue": "strict", "group_key": "one", "payload": {"n": 9}}));
     assert_eq!(read(&server, "/stats")["totals"]["succeeded"], json!(3));
     let again = json!({"kind": "mail", "queue": "good", "idempotency_key": "key-1",
-        "payload": {"text": "é 漢 \u{1f44d} \" \\ \u{0}"}});
+        "payload": {"text": "é 漢 \u{1f44d} \" \\"}});
     let (status, known) = call(&server, "POST", "/jobs", Some(again));
     assert!(status == 200 && known["status"] == "succeeded", "{status} {known}");
     // It counts for its queue's limit, so two more fit.
@@ -286,34 +301,22 @@ async fn killed_at_every_step_it_goes_on_and_comes_to_the_same_result() {
     // Between the pages of a table: its jobs come two at a time.
     let id = |path: &String| path.strip_prefix("/jobs/").filter(|id| id.len() == 36).map(str::to_owned);
     let last = before.keys().filter_map(id).max().unwrap();
-    let progress = "SELECT name FROM steadfast_promotion ORDER BY name";
-    let names: Vec<String> = client.query(progress, &[]).await.unwrap().iter().map(|row| row.get(0)).collect();
-    assert!(names.len() > 14, "{names:?}");
-    let mut kills = 0;
-    loop {
-        let next = "SELECT name FROM steadfast_promotion WHERE NOT done ORDER BY name = '(finish)', name = 'attempts', name = 'jobs', name";
-        let open = client.query(next, &[]).await.unwrap();
-        let Some(name) = open.first().map(|row| row.get::<_, String>(0)) else { break };
-        let hold = format!("SELECT FROM steadfast_promotion WHERE name = '{name}' FOR UPDATE");
-        kill_in(&world, &database, &hold).await;
-        kills += 1;
-        if name == "jobs" {
+    // As they were written when it began: in the order of the steps.
+    let steps = client.query("SELECT name FROM steadfast_promotion ORDER BY ctid", &[]).await.unwrap();
+    let steps: Vec<String> = steps.iter().map(|row| row.get(0)).collect();
+    assert!(steps.len() > 14 && steps.last().unwrap() == "(finish)", "{steps:?}");
+    for step in &steps {
+        // Each run comes past the step that the one before was killed in.
+        kill_in(&world, &database, &format!("SELECT FROM steadfast_promotion WHERE name = '{step}' FOR UPDATE")).await;
+        if step == "jobs" {
             hold_rows(&client, "public.jobs", &format!("NEW.id = '{last}'")).await;
             kill_in(&world, &database, HOLD).await;
             client.batch_execute("DROP TRIGGER hold ON public.jobs").await.unwrap();
-            let moved: i64 = client.query_one("SELECT moved FROM steadfast_promotion WHERE name = 'jobs'", &[]).await.unwrap().get(0);
+            let moved = "SELECT moved FROM steadfast_promotion WHERE name = 'jobs'";
+            let moved: i64 = client.query_one(moved, &[]).await.unwrap().get(0);
             assert!(moved > 4, "{moved}");
         }
-        assert!(kills < 40, "it does not come any further than {name}");
-        let following = open.get(1).map(|row| row.get::<_, String>(0));
-        if let Some(following) = following {
-            let hold = format!("SELECT FROM steadfast_promotion WHERE name = '{following}' FOR UPDATE");
-            kill_in(&world, &database, &hold).await;
-        } else {
-            break;
-        }
     }
-    assert!(kills > 5, "{kills}");
     // Half a promotion is no database for a server.
     let refused = ended(world.steadfast().arg("serve").env("DATABASE_URL", &database.url));
     assert!(refused.one_line(1).contains("is not complete"), "{}", refused.stderr);
@@ -355,7 +358,12 @@ async fn a_changed_row_in_the_target_is_found_and_the_file_stays_the_one_to_use(
     let line = stale.one_line(1);
     assert!(line.contains("is stale") && line.contains("--start-over"), "{line}");
     let shown = promote(&world, &database, &["--dry-run", "--start-over"]);
-    assert!(shown.code == Some(0) && shown.stdout.contains("would be deleted first"), "{} {}", shown.stdout, shown.stderr);
+    assert!(
+        shown.code == Some(0) && shown.stdout.contains("would be deleted first"),
+        "{} {}",
+        shown.stdout,
+        shown.stderr
+    );
     let anew = promote(&world, &database, &["--start-over"]);
     assert_eq!(anew.code, Some(0), "{}", anew.stderr);
     let server = serve_promoted(&world, &database);
@@ -378,7 +386,8 @@ async fn a_dry_run_shows_what_would_be_moved_and_changes_nothing() {
         assert!(shown.stdout.contains(said), "{said}: {}", shown.stdout);
     }
     assert_eq!(std::fs::read(world.path("jobs.db")).unwrap(), file);
-    let tables = "SELECT count(*) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = 'public'";
+    let tables =
+        "SELECT count(*) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = 'public'";
     assert_eq!(database.admin().await.query_one(tables, &[]).await.unwrap().get::<_, i64>(0), 0);
     let server = world.serve(&SETTINGS);
     assert_same(&before, &everything(&server));
@@ -390,22 +399,35 @@ async fn what_stands_in_the_way_is_said_with_the_way_out() {
     let world = World::new();
     let database = Cluster::shared().await.database().await;
     let missing = promote(&world, &database, &[]);
-    assert!(missing.one_line(1).contains("there is no such file") && !world.path("jobs.db").exists(), "{}", missing.stderr);
+    assert!(
+        missing.one_line(1).contains("there is no such file") && !world.path("jobs.db").exists(),
+        "{}",
+        missing.stderr
+    );
     let server = world.serve(&SETTINGS);
     let owned = promote(&world, &database, &[]);
-    assert!(owned.one_line(1).contains("has it open") && owned.stderr.contains("stop the other one"), "{}", owned.stderr);
+    assert!(
+        owned.one_line(1).contains("has it open") && owned.stderr.contains("stop the other one"),
+        "{}",
+        owned.stderr
+    );
     server.stop();
     let nowhere = world.run(&["promote", "--from", "sqlite://jobs.db"]);
     assert!(nowhere.one_line(2).contains("--to postgres://"), "{}", nowhere.stderr);
     let no_file = world.run(&["promote", "--from", "postgres://db/jobs"]);
     assert!(no_file.one_line(2).contains("sqlite://FILE"), "{}", no_file.stderr);
-    let password = world.run(&["promote", "--from", "sqlite://jobs.db", "--to", "postgres://me:hunter2@127.0.0.1:1/jobs"]);
+    let password =
+        world.run(&["promote", "--from", "sqlite://jobs.db", "--to", "postgres://me:hunter2@127.0.0.1:1/jobs"]);
     assert!(password.one_line(2).contains("a password on the command line"), "{}", password.stderr);
     assert!(!password.stderr.contains("hunter2"), "{}", password.stderr);
     let unreachable = world.run(&["promote", "--from", "sqlite://jobs.db", "--to", "postgres://me@127.0.0.1:1/jobs"]);
     assert!(unreachable.one_line(1).contains("cannot be reached"), "{}", unreachable.stderr);
 
     let client = database.admin().await;
+    let seen = "INSERT INTO workers (worker, source, started_at, seen_at, stopped) VALUES ('w-1', 'http', now(), now(), false)";
+    client.batch_execute(seen).await.unwrap();
+    let in_use = promote(&world, &database, &["--dry-run"]);
+    assert!(in_use.one_line(1).contains("is in use: worker w-1"), "{}", in_use.stderr);
     client.batch_execute("INSERT INTO kinds (kind) VALUES ('mail')").await.unwrap();
     for arguments in [&[][..], &["--dry-run"], &["--start-over"]] {
         let full = promote(&world, &database, arguments);

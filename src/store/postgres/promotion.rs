@@ -189,7 +189,12 @@ impl PromotionTarget {
     }
 
     /// Stores a page and where it ends, or neither.
-    pub(crate) async fn write(&mut self, table: &Table, before: Option<&Key>, page: &Page) -> Result<(), PromotionError> {
+    pub(crate) async fn write(
+        &mut self,
+        table: &Table,
+        before: Option<&Key>,
+        page: &Page,
+    ) -> Result<(), PromotionError> {
         let columns: Vec<String> = table.columns.iter().map(|column| quoted(column.name)).collect();
         let copy = format!("COPY SCHEMA.{} ({}) FROM STDIN (FORMAT binary)", quoted(table.name), columns.join(", "));
         let (copy, progress) = (self.sql(&copy), self.sql(UPDATE_PROGRESS));
@@ -244,7 +249,12 @@ impl PromotionTarget {
     }
 
     /// Compares the rows behind a key with a page of the source, byte by byte. Answers the first difference.
-    pub(crate) async fn compare(&self, table: &Table, before: Option<&Key>, page: &Page) -> Result<Option<String>, PromotionError> {
+    pub(crate) async fn compare(
+        &self,
+        table: &Table,
+        before: Option<&Key>,
+        page: &Page,
+    ) -> Result<Option<String>, PromotionError> {
         let sql = self.sql(&select_sql(table, before.is_some()));
         // Behind the last row of the source there must be none.
         let limit = (page.len() + usize::from(page.is_end)) as i64;

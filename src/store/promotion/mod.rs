@@ -14,9 +14,9 @@ use uuid::Uuid;
 
 pub(crate) use error::PromotionError;
 pub(crate) use run::{Options, Outcome, Plan, Step, TargetTables, plan, promote, unmark};
+pub(crate) use tables::{COMPUTED, MOVED, Table};
 #[cfg(test)]
 pub(crate) use tables::{LEFT_OUT, LEFT_OUT_COLUMNS};
-pub(crate) use tables::{COMPUTED, MOVED, Table};
 
 /// 2,000 rows in a page: some hundred milliseconds of work, which is what a kill costs.
 pub(crate) const PAGE_ROWS: usize = 2_000;
@@ -40,7 +40,9 @@ pub(crate) enum Kind {
     /// SQLite: JSON, an array of uuids as text.
     Ids,
     /// SQLite: what a claim left in the row; the token is made of that and of the job's id, which is this column of the row.
-    Token { job: usize },
+    Token {
+        job: usize,
+    },
 }
 
 /// One part of a row's key, as a cursor keeps it.

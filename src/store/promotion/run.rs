@@ -96,7 +96,8 @@ pub(crate) async fn plan(options: &Options) -> Result<Plan, PromotionError> {
         Found::Promotion(id) if begun.as_ref().is_some_and(|begun| begun.id == id) => TargetTables::GoOn,
         found => return Err(refused(found, &target)),
     };
-    let tables = source.read(|source| MOVED.iter().map(|table| Ok((table.name, source.count(table)?))).collect()).await?;
+    let tables =
+        source.read(|source| MOVED.iter().map(|table| Ok((table.name, source.count(table)?))).collect()).await?;
     let source_upgraded = source.read(|source| Ok(!source.is_up_to_date())).await?;
     Ok(Plan { target: target.shown().to_owned(), tables, source_upgraded, target_tables })
 }
@@ -282,7 +283,8 @@ async fn compare_counts(source: &Source, target: &PromotionTarget) -> Result<(),
     if here == there {
         return Ok(());
     }
-    let difference = here.iter().find(|count| !there.contains(count)).or(there.iter().find(|count| !here.contains(count)));
+    let difference =
+        here.iter().find(|count| !there.contains(count)).or(there.iter().find(|count| !here.contains(count)));
     let Some((kind, queue, status, n)) = difference else { return Ok(()) };
     let number = |counts: &[(String, String, String, i64)]| {
         let same = |count: &&(String, String, String, i64)| (&count.0, &count.1, &count.2) == (kind, queue, status);

@@ -23,7 +23,6 @@ pub(crate) struct PromotionSource {
     // Closed in this order: the lock goes last.
     connection: Connection,
     _owner: OwnerLock,
-    path: PathBuf,
 }
 
 /// How many jobs there are of a (kind, queue, status).
@@ -40,18 +39,14 @@ impl PromotionSource {
         if !is_promoted {
             migrate(&mut connection, &path)?;
         }
-        Ok(Self { connection, _owner: owner, path })
+        Ok(Self { connection, _owner: owner })
     }
 
     /// Becomes the owner of the file and changes nothing, not even its schema.
     pub(crate) fn open_to_look(given: &Path) -> Result<Self, OpenError> {
         let (owner, path) = own(given)?;
         let connection = connect_read_only(&path, Promoted::Allowed)?;
-        Ok(Self { connection, _owner: owner, path })
-    }
-
-    pub(crate) fn path(&self) -> &Path {
-        &self.path
+        Ok(Self { connection, _owner: owner })
     }
 
     /// Whether its schema is this program's.
@@ -100,7 +95,8 @@ impl PromotionSource {
 
     /// Counted anew, not as the file's own counts say.
     pub(crate) fn status_counts(&self) -> Result<StatusCounts, PromotionError> {
-        let sql = "SELECT kind, queue, status, count(*) FROM jobs GROUP BY kind, queue, status ORDER BY kind, queue, status";
+        let sql =
+            "SELECT kind, queue, status, count(*) FROM jobs GROUP BY kind, queue, status ORDER BY kind, queue, status";
         let read = || {
             let mut statement = self.connection.prepare(sql)?;
             let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)))?;
@@ -166,7 +162,9 @@ fn page_sql(table: &Table, has_cursor: bool) -> String {
     };
     let limit = if has_cursor { table.key + 1 } else { 1 };
     let (columns, from, only) = (columns.join(", "), table.from, table.only);
-    format!("-- promote: the next rows\nSELECT {columns} FROM {from} WHERE {only}{behind} ORDER BY {key} LIMIT ?{limit}")
+    format!(
+        "-- promote: the next rows\nSELECT {columns} FROM {from} WHERE {only}{behind} ORDER BY {key} LIMIT ?{limit}"
+    )
 }
 
 fn bound(part: &KeyPart) -> Value {

@@ -5,7 +5,6 @@ use crate::store::postgres::migrate::tests::postgres::Cluster;
 use crate::store::postgres::sql::rendered;
 use crate::store::promotion::{COMPUTED, Kind, LEFT_OUT, LEFT_OUT_COLUMNS, MOVED};
 
-
 #[tokio::test]
 async fn every_table_and_column_of_the_server_is_filled_or_left_out_on_purpose() {
     let database = Cluster::shared().await.database().await;
@@ -25,7 +24,10 @@ async fn every_table_and_column_of_the_server_is_filled_or_left_out_on_purpose()
         };
         let Some(moved) = table.columns.iter().find(|moved| moved.name == column) else {
             let is_left_out = LEFT_OUT_COLUMNS.iter().any(|(of, left_out, _)| *of == name && *left_out == column);
-            assert!(is_left_out, "steadfast promote does not fill {name}.{column}: add it to store/promotion/tables.rs");
+            assert!(
+                is_left_out,
+                "steadfast promote does not fill {name}.{column}: add it to store/promotion/tables.rs"
+            );
             continue;
         };
         let expected = match moved.kind {
@@ -55,7 +57,12 @@ async fn every_table_and_column_of_the_server_is_filled_or_left_out_on_purpose()
 async fn pages_are_read_along_an_index() {
     let database = Cluster::shared().await.database().await;
     let client = database.admin().await;
-    client.batch_execute("SET enable_seqscan = off; SET enable_bitmapscan = off; SET plan_cache_mode = force_generic_plan").await.unwrap();
+    client
+        .batch_execute(
+            "SET enable_seqscan = off; SET enable_bitmapscan = off; SET plan_cache_mode = force_generic_plan",
+        )
+        .await
+        .unwrap();
     for table in MOVED {
         let sql = rendered(&select_sql(table, true), "public");
         client.batch_execute(&format!("PREPARE page AS {sql}")).await.unwrap();
