@@ -187,6 +187,11 @@ fn serve_promoted(world: &World, database: &TestDatabase) -> Running {
     world.serve(&settings)
 }
 
+/// A server that cannot start.
+fn refused_server(world: &World, url: &str) -> Ended {
+    ended(world.steadfast().arg("serve").env("API_BIND_ADDR", "127.0.0.1:0").env("DATABASE_URL", url))
+}
+
 /// A file with everything in it, as a server told it, and no server any more.
 fn filled(world: &World) -> (Held, BTreeMap<String, Value>) {
     let server = world.serve(&SETTINGS);
@@ -230,7 +235,7 @@ async fn everything_is_as_it_was_and_a_worker_goes_on_with_its_lease() {
     assert!(limits.contains("\"running\":1"), "{limits}");
     server.stop();
 
-    let refused = ended(world.steadfast().arg("serve").env("DATABASE_URL", "sqlite://jobs.db"));
+    let refused = refused_server(&world, "sqlite://jobs.db");
     let line = refused.one_line(1);
     assert!(line.contains("its jobs were moved to postgres://") && line.contains("--unmark"), "{line}");
     assert!(!line.contains(crate::support::postgres::PASSWORD), "{line}");
@@ -318,13 +323,13 @@ async fn killed_at_every_step_it_goes_on_and_comes_to_the_same_result() {
         }
     }
     // Half a promotion is no database for a server.
-    let refused = ended(world.steadfast().arg("serve").env("DATABASE_URL", &database.url));
+    let refused = refused_server(&world, &database.url);
     assert!(refused.one_line(1).contains("is not complete"), "{}", refused.stderr);
     // Between the mark of the file and the end: neither can be used, and both say why.
     kill_in(&world, &database, "SELECT count(*) FROM steadfast_promotion").await;
-    let refused = ended(world.steadfast().arg("serve").env("DATABASE_URL", "sqlite://jobs.db"));
+    let refused = refused_server(&world, "sqlite://jobs.db");
     assert!(refused.one_line(1).contains("its jobs were moved to"), "{}", refused.stderr);
-    let refused = ended(world.steadfast().arg("serve").env("DATABASE_URL", &database.url));
+    let refused = refused_server(&world, &database.url);
     assert!(refused.one_line(1).contains("run the same `steadfast promote` again"), "{}", refused.stderr);
 
     let completed = promote(&world, &database, &[]);
