@@ -302,6 +302,83 @@ mod tests {
         }
     }
 
+    /// A database in memory; the file that is owned is another one.
+    fn source() -> (PromotionSource, tempfile::TempDir) {
+        let directory = tempfile::tempdir().unwrap();
+        let mut connection = Connection::open_in_memory().unwrap();
+        migrate(&mut connection, Path::new("memory")).unwrap();
+        let path = directory.path().join("owned");
+        std::fs::write(&path, "").unwrap();
+        let Ok(owner) = become_owner(&path) else { panic!("nobody else has it") };
+        (PromotionSource { connection, _owner: owner }, directory)
+    }
+
+    fn add_job(source: &PromotionSource, seq: i64, id: u128, payload: &str) {
+        let sql = "INSERT INTO jobs (seq, id, kind, queue, status, priority, attempts, max_attempts, run_at, created_at, updated_at, payload)
+                   VALUES (?1, ?2, 'k', 'q', 'queued', 0, 0, 1, 0, 0, 0, ?3)";
+        source.connection.execute(sql, rusqlite::params![seq, UuidBlob(Uuid::from_u128(id)), payload]).unwrap();
+    }
+
+    fn table(name: &str) -> &'static Table {
+        MOVED.iter().find(|table| table.name == name).unwrap()
+    }
+
+    #[test]
+    fn a_cursor_by_row_becomes_the_last_id_before_the_first_job_that_was_not_looked_at() {
+        let (source, _directory) = source();
+        // By id: 1, 2, 3; by row: 1, 3, 2. Of these, 1 and 3 were looked at.
+        for (seq, id) in [(1, 1), (2, 3), (3, 2)] {
+            add_job(&source, seq, id, "{}");
+        }
+        let add = "INSERT INTO operations (id, action, selection, cutoff, rate, canary_jobs, canary_passed, state, cursor, looked_at,
+                                           changed, unchanged, failed, next_step_at, token_name, created_at, updated_at)
+                   VALUES (x'00000000000000000000000000000001', 'redrive', '{}', 0, 1, '[]', 0, 'running', ?1, 0, 0, 0, 0, 0, 't', 0, 0)";
+        for (cursor, expected) in [(2, Some(1)), (3, Some(3)), (0, None)] {
+            source.connection.execute_batch("DELETE FROM operations").unwrap();
+            source.connection.execute(add, [cursor]).unwrap();
+            let operations = table("operations");
+            let page = source.page(operations, None, 10).unwrap();
+            let at = operations.columns.iter().position(|column| column.name == "cursor").unwrap();
+            let row = page.rows().next().unwrap();
+            let expected = expected.map(|id| Uuid::from_u128(id).as_bytes().to_vec());
+            assert_eq!(row[at].map(<[u8]>::to_vec), expected, "{cursor}");
+        }
+    }
+
+    #[test]
+    fn a_page_ends_where_it_is_told_and_the_next_begins_behind_it() {
+        let (source, _directory) = source();
+        for n in 1..=5 {
+            add_job(&source, n, n as u128, "{}");
+        }
+        let (mut after, mut lengths) = (None, Vec::new());
+        loop {
+            let page = source.page(table("jobs"), after.as_ref(), 2).unwrap();
+            lengths.push(page.len());
+            after = page.keys.last().cloned();
+            if page.is_end {
+                break;
+            }
+        }
+        assert_eq!(lengths, [2, 2, 1]);
+        let large = "x".repeat(9 << 20);
+        add_job(&source, 6, 6, &large);
+        add_job(&source, 7, 7, "{}");
+        let page = source.page(table("jobs"), after.as_ref(), 1000).unwrap();
+        assert!(page.len() == 1 && !page.is_end, "a large row fills a page");
+    }
+
+    #[test]
+    fn a_row_that_postgresql_cannot_hold_is_named() {
+        let (source, _directory) = source();
+        add_job(&source, 1, 1, "{}");
+        source.connection.execute_batch("UPDATE jobs SET last_error = 'a' || char(0)").unwrap();
+        let Err(error) = source.page(table("jobs"), None, 10) else { panic!("it is read") };
+        let text = error.to_string();
+        assert!(text.starts_with("job 00000000-0000-0000-0000-000000000001: its last_error"), "{text}");
+        assert!(text.contains("U+0000") && text.contains("--start-over"), "{text}");
+    }
+
     #[test]
     fn pages_are_read_along_an_index() {
         let mut connection = Connection::open_in_memory().unwrap();
