@@ -285,12 +285,11 @@ async fn compare_counts(source: &Source, target: &PromotionTarget) -> Result<(),
     }
     let difference =
         here.iter().find(|count| !there.contains(count)).or(there.iter().find(|count| !here.contains(count)));
-    let Some((kind, queue, status, n)) = difference else { return Ok(()) };
+    let Some((kind, queue, status, _)) = difference else { return Ok(()) };
     let number = |counts: &[(String, String, String, i64)]| {
         let same = |count: &&(String, String, String, i64)| (&count.0, &count.1, &count.2) == (kind, queue, status);
         counts.iter().find(same).map_or(0, |count| count.3)
     };
-    let _ = n;
     Err(PromotionError::Differs(format!(
         "of kind {kind:?} in queue {queue:?} with status {status} there are {} jobs in the file and {} in the target",
         number(&here),
