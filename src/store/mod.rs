@@ -38,6 +38,8 @@ mod outbox;
 #[cfg(feature = "postgres")]
 pub mod postgres;
 mod pulse;
+#[cfg(all(feature = "postgres", feature = "sqlite", feature = "server"))]
+pub(crate) mod promotion;
 mod retry_policies;
 mod schedules;
 mod series;

@@ -21,6 +21,7 @@ mod limits;
 mod metrics;
 mod operations;
 mod packaging;
+mod promote;
 mod readme;
 mod schedules;
 mod shutdown;

@@ -313,4 +313,4 @@ fn explain(error: tokio_postgres::Error, connector: &Connector, schema: &str, ve
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -55,6 +55,8 @@ mod operator_traits;
 mod outbox;
 mod pool;
 mod pulse;
+#[cfg(all(feature = "sqlite", feature = "server"))]
+pub(crate) mod promotion;
 mod queues;
 mod reap;
 mod row;

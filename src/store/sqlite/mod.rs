@@ -63,6 +63,9 @@ mod operations;
 mod operator_traits;
 mod outbox;
 mod owner;
+mod promoted;
+#[cfg(all(feature = "postgres", feature = "server"))]
+pub(crate) mod promotion;
 mod prune;
 mod pulse;
 #[cfg(test)]
