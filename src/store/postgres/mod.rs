@@ -17,7 +17,8 @@
 mod audit;
 mod batch;
 mod claim;
-mod claim_limited;
+mod claim_fragments;
+mod claim_in_turn;
 mod core;
 mod counts;
 mod dead_groups;
