@@ -255,6 +255,8 @@ async fn step(
         Some(_) => take_rooms(&mut rows)?,
         None => HashMap::new(),
     };
+    // Also if jobs were only ended: others behind them may start.
+    let has_moved = !rows.is_empty();
     rows.retain(|row| !gathered.is_unstarted(row));
     remember_checks(core, &checks, &rows)?;
     let reached = reached(&rows)?;
@@ -273,14 +275,14 @@ async fn step(
                 }
                 Some(Room { has_room: false, wait, .. }) => gathered.look_again_in(*wait),
                 // Cut, or empty: where nothing could start, nothing more can.
-                Some(_) => is_empty &= rows.is_empty(),
+                Some(_) => is_empty &= !has_moved,
                 None if claimed(lane) >= of_each => is_empty = false,
                 None => emptied.push(lane),
             }
         }
         core.lanes.emptied(generation, emptied.into_iter());
         // What was cut by a limit is told by the next claim: how long to wait for it.
-        gathered.more |= limits.is_some() && !rows.is_empty() && !is_empty;
+        gathered.more |= limits.is_some() && has_moved && !is_empty;
     }
     if gathered.usage_gone {
         core.groups.forget_made();
