@@ -37,9 +37,9 @@ mod operations;
 mod outbox;
 #[cfg(feature = "postgres")]
 pub mod postgres;
-mod pulse;
 #[cfg(all(feature = "postgres", feature = "sqlite", feature = "server"))]
 pub(crate) mod promotion;
+mod pulse;
 mod retry_policies;
 mod schedules;
 mod series;

@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use steadfast::job::{Kind, Outcome, Progress, QueueName, Status};
-use steadfast::store::{Beat, Extend, JobFilter, List, Order, Reap, Settle, StatsRequest, Store};
+use steadfast::job::{GroupDefaults, Kind, Outcome, Progress, QueueName, QueueSettings, Status};
+use steadfast::store::{Beat, Extend, JobFilter, List, Order, PutQueue, Reap, Settle, StatsRequest, Store};
 
 use crate::support::postgres::{Cluster, TestDatabase};
 use crate::work::{claim, eventually, settle_all};
@@ -131,7 +131,7 @@ fn check(plans: &BTreeMap<String, String>) {
     assert!(ages.contains("(queue = l.queue) AND (ROW(kind, priority) > ROW(l.kind, l.priority))"), "{ages}");
     // Jobs without a group and a limit pay for nothing else.
     let of_limits: Vec<_> =
-        plans.keys().filter(|name| name.starts_with("lanes of groups") || name.starts_with("claim_limited")).collect();
+        plans.keys().filter(|name| name.starts_with("lanes of groups") || name.starts_with("claim_")).collect();
     assert!(of_limits.is_empty(), "{of_limits:?}");
     // Whether there are jobs with a group is one look at the first entry of an index.
     for index in ["jobs_ready_grouped", "jobs_ready_strict"] {
@@ -159,5 +159,82 @@ async fn claim_settle_extend_reap_and_lists_of_what_is_rare_walk_along_indexes_w
         }
         every_hot_verb(&database.store().await).await;
         check(&plans(&cluster, &database).await);
+    }
+}
+
+/// Jobs in 50 groups, and a limit that is not reached on everything.
+const LIMITED: &str = "
+    INSERT INTO jobs (id, kind, queue, payload, status, priority, attempts, max_attempts, run_at, created_at, updated_at,
+                      group_key)
+    SELECT gen_random_uuid(), 'a', 'grouped', '{}', 'queued', 0, 0, 3, now(), now(), now(), 'group-' || n % 50
+    FROM generate_series(1, 20000) n";
+
+/// The plans of the claims with limits: as one that was found good, whatever is known of the tables.
+fn check_limited(plans: &BTreeMap<String, String>) {
+    for (name, index, lane) in [
+        ("claim_limited", "jobs_ready", "w"),
+        ("claim_in_turn", "jobs_ready_grouped", "r"),
+        ("claim_in_turn", "jobs_ready", "r"),
+    ] {
+        let (_, plan) = plans
+            .iter()
+            .find(|(key, _)| key.starts_with(name))
+            .unwrap_or_else(|| panic!("no plan of {name} in {:?}", plans.keys()));
+        for bad in ["Seq Scan on jobs", "Bitmap", "Hash Join", "Merge Join", "Seq Scan on usage"] {
+            assert!(!plan.contains(bad), "{name} has a {bad}:\n{plan}");
+        }
+        let with_same_name = ["_1.", "_2.", "_3.", "_4.", "_5."];
+        let plan = with_same_name.iter().fold(plan.clone(), |plan, suffix| plan.replace(suffix, "."));
+        let group =
+            if index == "jobs_ready_grouped" { format!(" AND (group_key = {lane}.grp)") } else { String::new() };
+        let range = format!(
+            "(queue = {lane}.queue) AND (kind = {lane}.kind) AND (priority = {lane}.priority){group} AND \
+             (ROW(run_at, id) >= ROW({lane}.run_at, {lane}.id))"
+        );
+        assert!(plan.contains(&format!("using {index} on jobs")) && plan.contains(&range), "{name}: {range}\n{plan}");
+        assert!(
+            plan.contains("using jobs_pkey on jobs") && plan.contains("using usage_pkey on usage"),
+            "{name}:\n{plan}"
+        );
+        // A CTE within a CTE is compared row by row: no lane and no job is looked up in one.
+        assert!(!plan.contains("Join Filter"), "{name}:\n{plan}");
+    }
+}
+
+#[tokio::test]
+async fn claims_with_limits_and_groups_walk_along_indexes_with_good_with_stale_and_with_no_statistics() {
+    let cluster = Cluster::start(&LOG_PLANS).await;
+    for statistics in ["", "ANALYZE before", "ANALYZE after"] {
+        let database = cluster.database().await;
+        let admin = database.admin().await;
+        admin.batch_execute("SET auto_explain.log_min_duration = -1").await.unwrap();
+        if statistics == "ANALYZE before" {
+            admin.batch_execute("VACUUM ANALYZE").await.unwrap();
+        }
+        admin.batch_execute(FILL).await.unwrap();
+        let store = database.store().await;
+        let groups = GroupDefaults::default().concurrency(1_000_000);
+        for queue in ["default", "grouped"] {
+            let settings = QueueSettings::default().concurrency(1_000_000).groups(groups);
+            store.put_queue(PutQueue::new(QueueName::new(queue).unwrap(), settings)).await.unwrap();
+        }
+        if statistics == "ANALYZE after" {
+            admin.batch_execute("VACUUM ANALYZE").await.unwrap();
+        }
+        let of_limited = store.claim(claim(100)).await.unwrap().leases;
+        assert_eq!(of_limited.len(), 100);
+        settle_all(&store, &of_limited).await.unwrap();
+        admin.batch_execute(LIMITED).await.unwrap();
+        if statistics == "ANALYZE after" {
+            admin.batch_execute("VACUUM ANALYZE").await.unwrap();
+        }
+        // Another process, which looks for lanes first.
+        let store = database.store().await;
+        let in_turn = store.claim(claim(100)).await.unwrap().leases;
+        assert_eq!(in_turn.len(), 100);
+        settle_all(&store, &in_turn).await.unwrap();
+        store.stats(StatsRequest::new()).await.unwrap();
+        store.reap(Reap::up_to(1)).await.unwrap();
+        check_limited(&plans(&cluster, &database).await);
     }
 }

@@ -2,6 +2,7 @@
 //! wait, are finished, or belong to kinds and queues nobody asked for. See `lanes` for where it starts to look.
 
 use std::cmp::Reverse;
+use std::collections::HashMap;
 use std::time::Duration;
 
 use deadpool_postgres::Object;
@@ -10,7 +11,7 @@ use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
-use super::claim_limited::{self, UsageLocks};
+use super::claim_in_turn;
 use super::core::{Core, decode};
 use super::dead_groups::Ungrouped;
 use super::error::{DbError, Effect, Retries};
@@ -65,6 +66,14 @@ pub(super) enum Reach {
     Best,
     /// From each lane as many as it may take: others may have locked what looked best.
     Everything,
+}
+
+/// Whether a step waits for rows of usage that another transaction holds locked, for the moment that its commit takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum UsageLocks {
+    /// They count as full, so that a busy limit delays nobody else.
+    Skip,
+    Wait,
 }
 
 pub(super) async fn claim(core: &Core, claim: Claim) -> Result<Claimed, StoreError> {
@@ -197,23 +206,31 @@ async fn step(
     let AskedLanes { lanes, left_out } = core.lanes.for_claim(claim);
     let ChosenGroups { lanes: groups, left_out: groups_left_out } = core.groups.choose(claim, reach);
     gathered.left_out = left_out || groups_left_out;
-    if !groups.is_empty() || core.groups.limit_any(&lanes) {
-        let lanes = claim_limited::AskedLanes { ungrouped: &lanes, groups: &groups };
-        return claim_limited::step(core, connection, claim, (reach, locks), lanes, gathered).await;
+    if !groups.is_empty() {
+        let lanes = claim_in_turn::AskedLanes { ungrouped: &lanes, groups: &groups };
+        return claim_in_turn::step(core, connection, claim, (reach, locks), lanes, gathered).await;
     }
     if lanes.is_empty() {
         core.lanes.claimed(generation, std::iter::empty(), true);
         return Ok(true);
     }
-    let statement = connection.prepare_cached(&core.sql.claim).await?;
+    let limits = core.groups.limit_any(&lanes).then_some(locks);
+    if limits.is_some() {
+        let keys = lanes.iter().map(|(lane, _)| (lane.queue.as_str(), lane.kind.as_str(), None));
+        make_usage(core, connection, keys, false).await?;
+    }
+    let sql = match limits {
+        None => &core.sql.claim,
+        Some(UsageLocks::Skip) => &core.sql.claim_limited,
+        Some(UsageLocks::Wait) => &core.sql.claim_limited_waiting,
+    };
+    let statement = connection.prepare_cached(sql).await?;
     let (wanted, everything) = (claim.max as i64, reach == Reach::Everything || lanes.len() == 1);
     let of_each = claim.max.min((LOCKED_MAX / lanes.len()).max(1));
     let (worker, lease_ms) = (claim.worker.as_str(), row::millis(claim.lease));
     let max_bytes = i64::try_from(claim.max_bytes).unwrap_or(i64::MAX);
-    // Made here: the server's own cost it a thirtieth of the claim.
-    let tokens: Vec<Uuid> = (0..claim.max).map(|_| *LeaseToken::random().as_uuid()).collect();
-    let checks: Vec<Uuid> = (0..claim.max.div_ceil(JOBS_PER_CHECK)).map(|_| Uuid::new_v4()).collect();
-    let params: [&(dyn ToSql + Sync); 14] = [
+    let (tokens, checks) = tokens_and_checks(claim);
+    let params: [&(dyn ToSql + Sync); 15] = [
         &lanes.iter().map(|(lane, _)| lane.queue.as_str()).collect::<Vec<_>>(),
         &lanes.iter().map(|(lane, _)| lane.kind.as_str()).collect::<Vec<_>>(),
         &lanes.iter().map(|(lane, _)| lane.priority).collect::<Vec<_>>(),
@@ -228,23 +245,102 @@ async fn step(
         &checks,
         &(JOBS_PER_CHECK as i64),
         &(of_each as i64),
+        &unlimited(claim),
     ];
-    let mut rows = connection.query(&statement, &params).await?;
+    let params = if limits.is_some() { &params[..] } else { &params[..14] };
+    let mut rows = match connection.query(&statement, params).await.map_err(DbError::from) {
+        // Others are claimed from; these are asked again by the next claim.
+        Err(error) if limits == Some(UsageLocks::Wait) && error.is_lock_timeout() => return Ok(true),
+        rows => rows?,
+    };
+    let rooms = match limits {
+        Some(_) => take_rooms(&mut rows)?,
+        None => HashMap::new(),
+    };
+    // Also if jobs were only ended: others behind them may start.
+    let has_moved = !rows.is_empty();
     rows.retain(|row| !gathered.is_unstarted(row));
     remember_checks(core, &checks, &rows)?;
     let reached = reached(&rows)?;
     let short = !claim.is_full(rows.len(), || payload_bytes(&rows));
     let mut is_empty = false;
     if short && everything {
-        let full: Vec<&Lane> =
-            reached.iter().filter(|(_, claimed)| *claimed >= of_each).map(|(LanePosition(lane, ..), _)| lane).collect();
-        is_empty = full.is_empty();
-        let left = lanes.iter().map(|(lane, _)| lane).filter(|lane| !full.contains(lane));
-        core.lanes.emptied(generation, left);
+        let claimed = |lane: &Lane| reached.iter().find(|(LanePosition(of, ..), _)| of == lane).map_or(0, |(_, n)| *n);
+        let mut emptied = Vec::new();
+        is_empty = true;
+        for (nth, (lane, _)) in lanes.iter().enumerate() {
+            match rooms.get(&nth) {
+                // Locked, or its row of usage is not there: the limit is new.
+                Some(room) if !room.is_known => {
+                    is_empty = false;
+                    gathered.usage_gone |= limits == Some(UsageLocks::Wait);
+                }
+                Some(Room { has_room: false, wait, .. }) => gathered.look_again_in(*wait),
+                // Cut, or empty: where nothing could start, nothing more can.
+                Some(_) => is_empty &= !has_moved,
+                None if claimed(lane) >= of_each => is_empty = false,
+                None => emptied.push(lane),
+            }
+        }
+        core.lanes.emptied(generation, emptied.into_iter());
+        // What was cut by a limit is told by the next claim: how long to wait for it.
+        gathered.more |= limits.is_some() && has_moved && !is_empty;
     }
+    if gathered.usage_gone {
+        core.groups.forget_made();
+    }
+    gathered.left_ahead |= limits.is_some() && claim.ahead > 0 && short;
     core.lanes.claimed(generation, reached.into_iter().map(|(position, _)| position), short);
     gathered.rows.extend(rows);
     Ok(is_empty)
+}
+
+/// For each job that is claimed. Made here: the server's own cost it a thirtieth of the claim.
+pub(super) fn tokens_and_checks(claim: &Claim) -> (Vec<Uuid>, Vec<Uuid>) {
+    let tokens = (0..claim.max).map(|_| *LeaseToken::random().as_uuid()).collect();
+    (tokens, (0..claim.max.div_ceil(JOBS_PER_CHECK)).map(|_| Uuid::new_v4()).collect())
+}
+
+/// How many of the jobs that are claimed may have a limit.
+pub(super) fn unlimited(claim: &Claim) -> i32 {
+    claim.max.saturating_sub(claim.ahead) as i32
+}
+
+/// Makes the rows of usage of these (queue, kind, group), unless this process has made them before. `any_kind`: those of all
+/// kinds as well.
+pub(super) async fn make_usage<'a>(
+    core: &Core,
+    connection: &Object,
+    lanes: impl Iterator<Item = (&'a str, &'a str, Option<&'a str>)> + Clone,
+    any_kind: bool,
+) -> Result<(), DbError> {
+    if !core.groups.makes_usage(lanes.clone()) {
+        return Ok(());
+    }
+    let limited = if any_kind { core.groups.limited_kinds() } else { Vec::new() };
+    let kinds: Vec<&str> = lanes.clone().map(|(_, kind, _)| kind).chain(limited.iter().map(String::as_str)).collect();
+    let (queues, groups): (Vec<&str>, Vec<Option<&str>>) = lanes.map(|(queue, _, group)| (queue, group)).unzip();
+    let statement = connection.prepare_cached(&core.sql.make_usage).await?;
+    connection.query(&statement, &[&queues, &kinds, &groups]).await?;
+    Ok(())
+}
+
+/// What the limits of a lane leave, where that is less than was asked for or may be cut.
+struct Room {
+    has_room: bool,
+    is_known: bool,
+    wait: Duration,
+}
+
+/// Takes the rows that are about lanes, by their position.
+fn take_rooms(rows: &mut Vec<Row>) -> Result<HashMap<usize, Room>, DbError> {
+    let (mut rooms, at) = (HashMap::new(), JOB_COLUMN_COUNT + 3);
+    for row in rows.extract_if(.., |row| row.try_get::<_, Option<Uuid>>(0).is_ok_and(|id| id.is_none())) {
+        let wait = Duration::from_micros(row.try_get::<_, i64>(at + 5)?.max(0) as u64);
+        let has_room = row.try_get::<_, i64>(at + 3)? > 0;
+        rooms.insert(row.try_get::<_, i64>(at)? as usize - 1, Room { has_room, is_known: row.try_get(at + 4)?, wait });
+    }
+    Ok(rooms)
 }
 
 fn unrunnable(row: &Row, attempts: i32, error: &str) -> UnrunnableJob {

@@ -55,30 +55,17 @@ picked AS MATERIALIZED (
     ) ranked
     WHERE ranked.nth = 1 OR ranked.bytes_so_far <= $11::bigint
 ),
-UNSTARTED
-PAST
+UNSTARTED,
+PAST,
 started AS (
     UPDATE SCHEMA.jobs j
-    SET status = 'running', attempts = p.attempts + 1, worker = $8, lease_token = ($10::uuid[])[p.nth], lease_ms = $9::bigint,
-        lease_expires_at = now() + least($9::bigint, j.timeout_ms) * interval '1 millisecond',
-        started_at = now(), ended_at = NULL, outcome = NULL, progress = NULL, updated_at = now(), start_deadline = NULL,
-        unique_key = CASE WHEN j.unique_while > 0 THEN j.unique_key END, holds = NULL
+    SET LEASED, holds = NULL
     FROM picked p
-    WHERE j.id = p.id AND p.attempts < p.max_attempts AND coalesce(p.start_deadline > now(), true)
+    WHERE STARTS
     RETURNING JOB_COLUMNS, j.lease_token, p.status AS was, p.nth
 ),
-checked AS (
-    -- Nobody would miss a job that is in no check: written with its lease or not at all.
-    INSERT INTO SCHEMA.lease_checks (at, id, jobs)
-    SELECT min(s.lease_expires_at), ($12::uuid[])[1 + (s.nth - 1) / $13::bigint], array_agg(s.id)
-    FROM started s
-    GROUP BY (s.nth - 1) / $13
-),
-moved AS (
-    SELECT s.queue, s.kind, s.was, 'running' AS is_now FROM started s
-    UNION ALL
-    SELECT s.queue, s.kind, s.was, s.status FROM unstarted s
-),
+CHECKED,
+MOVED,
 COUNTED
 -- Those that were not started come along, without a lease: they are logged.
 SELECT s.* FROM started s

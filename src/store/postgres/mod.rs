@@ -17,7 +17,8 @@
 mod audit;
 mod batch;
 mod claim;
-mod claim_limited;
+mod claim_fragments;
+mod claim_in_turn;
 mod core;
 mod counts;
 mod dead_groups;
@@ -54,9 +55,9 @@ mod operator;
 mod operator_traits;
 mod outbox;
 mod pool;
-mod pulse;
 #[cfg(all(feature = "sqlite", feature = "server"))]
 pub(crate) mod promotion;
+mod pulse;
 mod queues;
 mod reap;
 mod row;

@@ -377,7 +377,7 @@ pub(super) struct WrittenEndings {
     /// Tokens of those that ended because they were asked to.
     cancelled: Vec<Uuid>,
     waits_again: Vec<Row>,
-    /// Leases that a limit counts, or of strict groups, have ended.
+    /// Leases of limits that were reached, or of strict groups, have ended.
     freed: bool,
 }
 

@@ -44,7 +44,7 @@ COUNTED
 SELECT array_agg(s.id), array_agg(s.lease_token), NULL, NULL, NULL, NULL, NULL, NULL,
        array_agg(s.lease_token) FILTER (WHERE s.status = 'cancelled'), NULL,
        -- The next of a strict group, or whoever waits for the place, may start.
-       EXISTS (SELECT FROM freed) OR coalesce(bool_or(s.is_strict), false)
+       EXISTS (SELECT FROM awaited) OR coalesce(bool_or(s.is_strict), false)
 FROM settled s
 UNION ALL
 SELECT NULL, NULL, s.id, s.queue, s.kind, s.priority, s.run_at, s.wait_us, NULL, s.group_key, NULL FROM settled s

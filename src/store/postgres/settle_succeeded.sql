@@ -15,5 +15,5 @@ REPORTED (settled),
 moved AS (SELECT s.queue, s.kind, 'running' AS was, 'succeeded' AS is_now FROM settled s),
 COUNTED
 SELECT array_agg(s.id), array_agg(s.lease_token),
-       EXISTS (SELECT FROM freed) OR coalesce(bool_or(s.is_strict), false)
+       EXISTS (SELECT FROM awaited) OR coalesce(bool_or(s.is_strict), false)
 FROM settled s

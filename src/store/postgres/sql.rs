@@ -4,9 +4,10 @@
 use super::pool::quoted;
 use super::row::JOB_COLUMNS;
 use super::{
-    audit, claim, counts, dead_groups, enqueue_unique, errors, explain, extend, group_scan, hooks, kinds, known,
-    lane_scan, lease_checks, limits, list, list_waiting, lookup, operation_jobs, operation_steps, operations, operator,
-    outbox, pulse, queues, reap, schedules, series, sessions, settle, stats, ticks, tokens, worker_list, workers,
+    audit, claim, claim_fragments, counts, dead_groups, enqueue_unique, errors, explain, extend, group_scan, hooks,
+    kinds, known, lane_scan, lease_checks, limits, list, list_waiting, lookup, operation_jobs, operation_steps,
+    operations, operator, outbox, pulse, queues, reap, schedules, series, sessions, settle, stats, ticks, tokens,
+    worker_list, workers,
 };
 use crate::planted::{Bug, planted};
 use crate::store::Order;
@@ -39,9 +40,11 @@ statements!(
     cancel: operator::CANCEL,
     cancel_unaudited: &operator::unaudited(operator::CANCEL),
     change_mark: counts::CHANGE_MARK,
-    claim: include_str!("claim.sql"),
-    claim_limited: include_str!("claim_limited.sql"),
-    claim_limited_waiting: &include_str!("claim_limited.sql").replace("OF u SKIP LOCKED", "OF u"),
+    claim: &claim_fragments::expanded(include_str!("claim.sql")),
+    claim_in_turn: &claim_fragments::expanded(include_str!("claim_in_turn.sql")),
+    claim_in_turn_waiting: &waiting(&claim_fragments::expanded(include_str!("claim_in_turn.sql"))),
+    claim_limited: &claim_fragments::expanded(include_str!("claim_limited.sql")),
+    claim_limited_waiting: &waiting(&claim_fragments::expanded(include_str!("claim_limited.sql"))),
     count_operations: operations::COUNT_OPERATIONS,
     count_schedules: schedules::COUNT_SCHEDULES,
     dead_letter: claim::DEAD_LETTER,
@@ -178,6 +181,11 @@ statements!(
     write_ticked: ticks::WRITE_TICKED,
 );
 
+/// The same claim, waiting for rows of usage that others have locked.
+fn waiting(claim: &str) -> String {
+    claim.replace("FOR UPDATE OF u SKIP LOCKED", "FOR UPDATE OF u")
+}
+
 /// Appends what a statement changes in the counts. The statement has a `moved (queue, kind, was, is_now)`, one row for
 /// each job; `was` is null for a job that is new, `is_now` for one that is gone.
 const COUNTED: &str = "counted AS (
@@ -185,44 +193,16 @@ const COUNTED: &str = "counted AS (
     SELECT m.queue, m.kind, m.was, m.is_now, count(*) FROM moved m GROUP BY m.queue, m.kind, m.was, m.is_now
 )";
 
-/// What claims do with picked jobs that cannot be started: no attempt is left, which only a manual edit can have done and
-/// would break the table's rules, or the time by which they were to start has passed.
-const UNSTARTED: &str = "unstarted AS (
-    UPDATE SCHEMA.jobs j
-    SET status = CASE WHEN p.attempts >= p.max_attempts THEN 'failed_permanent' ELSE 'cancelled' END,
-        last_error = CASE WHEN p.attempts >= p.max_attempts
-                          THEN 'no attempt is left: attempts had reached max_attempts while waiting'
-                          ELSE 'expired: not started by '
-                               || to_char(p.start_deadline AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS.US\"Z\"') END,
-        finished_at = now(), died_at = now(), updated_at = now(), worker = NULL, lease_token = NULL, ended_at = NULL,
-        outcome = NULL, progress = NULL, start_deadline = NULL,
-        unique_key = CASE WHEN j.unique_while = 2 THEN j.unique_key END
-    FROM picked p
-    WHERE j.id = p.id AND (p.attempts >= p.max_attempts OR p.start_deadline <= now())
-    RETURNING JOB_COLUMNS, j.lease_token, p.status AS was, p.nth
-),
-reported AS (
-    INSERT INTO SCHEMA.outbox (event) SELECT END_JSON FROM unstarted j WHERE j.watch IS NOT NULL
-),";
-
-/// Keeps the attempt that a claim is about to overwrite.
-const PAST: &str = "past AS (
-    INSERT INTO SCHEMA.attempts (job_id, attempt, lease_token, worker, started_at, ended_at, outcome, error)
-    SELECT p.id, CASE WHEN p.outcome IN ('released', 'snoozed') THEN p.attempts + 1 ELSE p.attempts END,
-           p.lease_token, p.worker, p.started_at, p.ended_at, p.outcome,
-           CASE WHEN p.outcome IN ('failed', 'timed_out', 'lease_expired') THEN p.last_error END
-    FROM picked p
-    WHERE p.lease_token IS NOT NULL
-),";
-
 /// Gives back what ended leases count for. The statement has an `ended (queue, kind, group_key, holds)`, one row for each;
-/// the fence is the update that they come from. Usage rows are locked in one order, behind the job rows.
+/// the fence is the update that they come from. Usage rows are locked in one order, behind the job rows. `awaited` has a row if
+/// somebody may wait for what was given back.
 const GIVEN_BACK: &str = "freed AS MATERIALIZED (
-    SELECT f.scope, f.name, f.grp, count(*)::integer AS n
-    FROM ended e
+    SELECT f.scope, f.name, f.grp, sum(e.n)::integer AS n
+    FROM (SELECT e.queue, e.kind, e.group_key, e.holds, count(*) AS n FROM ended e WHERE e.holds IS NOT NULL
+          GROUP BY e.queue, e.kind, e.group_key, e.holds) e
         CROSS JOIN LATERAL (VALUES ('queue', e.queue, '', 1), ('kind', e.kind, '', 2), ('group', e.queue, e.group_key, 4))
             AS f(scope, name, grp, bit)
-    WHERE e.holds IS NOT NULL AND e.holds & f.bit <> 0
+    WHERE e.holds & f.bit <> 0
     GROUP BY f.scope, f.name, f.grp
 ),
 back AS (
@@ -231,6 +211,20 @@ back AS (
     INSERT INTO SCHEMA.usage AS u (scope, name, grp, running)
     SELECT f.scope, f.name, f.grp, -f.n FROM freed f ORDER BY f.scope, f.name, f.grp
     ON CONFLICT (scope, name, grp) DO UPDATE SET running = u.running + excluded.running
+    RETURNING u.scope, u.name, u.grp, u.running
+),
+awaited AS (
+    -- Limits that were reached, or nearly: nobody waits for a place of the others.
+    SELECT
+    FROM back b
+    WHERE b.running + (SELECT sum(f.n) FROM freed f)
+          >= CASE b.scope
+                 WHEN 'queue' THEN (SELECT q.concurrency FROM SCHEMA.queue_settings q WHERE q.queue = b.name)
+                 WHEN 'kind' THEN (SELECT k.concurrency FROM SCHEMA.kinds k WHERE k.kind = b.name)
+                 ELSE (SELECT coalesce(g.concurrency, q.group_concurrency)
+                       FROM (SELECT) one
+                           LEFT JOIN SCHEMA.queue_settings q ON q.queue = b.name
+                           LEFT JOIN SCHEMA.group_settings g ON g.queue = b.name AND g.group_key = b.grp) END
 )";
 
 /// Appends the dead letters of a statement to the counts of their groups of errors. The statement has a
@@ -283,7 +277,6 @@ impl Sql {
 pub(super) fn rendered(text: &str, schema: &str) -> String {
     // In a text within the text.
     let text = text.replace("'SCHEMA.", &format!("'{}.", quoted(schema).replace('\'', "''")));
-    let text = text.replace("UNSTARTED\n", &format!("{UNSTARTED}\n")).replace("PAST\n", &format!("{PAST}\n"));
     let text = reported(&text);
     let text = text.replace("GIVEN_BACK,\n", &format!("{GIVEN_BACK},\n"));
     let text = text.replace("UNGROUPED", UNGROUPED).replace("GROUPED", GROUPED);
@@ -325,8 +318,8 @@ const SABOTAGES: [Sabotage; 13] = [
     Sabotage { bug: Bug::LastAdminDeleted, taken: "ORDER BY t.id FOR UPDATE", left: "" },
     Sabotage { bug: Bug::OpenChangesPassed, taken: "pg_snapshot_xmin(", left: "pg_snapshot_xmax(" },
     Sabotage { bug: Bug::CauseForgotten, taken: "WHERE p.lease_token IS NOT NULL", left: "WHERE false" },
-    Sabotage { bug: Bug::UsageUnlocked, taken: "    FOR UPDATE OF u SKIP LOCKED\n),\nbound", left: "),\nbound" },
-    Sabotage { bug: Bug::UsageUnlocked, taken: "    FOR UPDATE OF u\n),\nbound", left: "),\nbound" },
+    Sabotage { bug: Bug::UsageUnlocked, taken: "FOR UPDATE OF u SKIP LOCKED\n        ) u ON", left: ") u ON" },
+    Sabotage { bug: Bug::UsageUnlocked, taken: "FOR UPDATE OF u\n        ) u ON", left: ") u ON" },
     Sabotage {
         bug: Bug::GiveBackUnfenced,
         taken: "ended AS (SELECT s.queue, s.kind, s.group_key, s.holds FROM settled s),",

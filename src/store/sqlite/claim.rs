@@ -72,7 +72,7 @@ impl Verb for Claim {
             start_all(tx, self, nonce, rows, &mut leases, &mut unrunnable)?;
             left_ahead |= room.left_ahead;
             // The lanes first: a gate that is closed for the sake of a job stays so while that is the first in line.
-            tx.look_again(lanes)?;
+            tx.has_read(lanes)?;
             tx.took(room, served);
             let started = leases.len() - before;
             if read == started {

@@ -95,10 +95,17 @@ pub(super) struct Due {
     /// In the order in which they are claimed.
     pub(super) rows: Vec<DueRow>,
     /// All lanes that were read from.
-    pub(super) lanes: Vec<Arc<Lane>>,
+    pub(super) lanes: Vec<ReadLane>,
     /// Who had turns, by priority.
     pub(super) served: HashMap<i16, Served>,
     pub(super) room: RoomTaken,
+}
+
+/// A lane that was read from.
+pub(super) struct ReadLane {
+    pub(super) lane: Arc<Lane>,
+    /// The first job that was read and not taken. `None`: the file knows.
+    pub(super) head: Option<Position>,
 }
 
 /// What a claim takes at most.
@@ -186,7 +193,7 @@ impl<'l> NextOfLane<'l> {
             return Ok(false);
         }
         if !std::mem::replace(&mut self.is_read, true) {
-            due.lanes.push(lane.clone());
+            due.lanes.push(ReadLane { lane: lane.clone(), head: None });
         }
         let due = &mut due.rows;
         let names = LaneNames::of(lane);

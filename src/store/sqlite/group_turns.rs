@@ -10,10 +10,10 @@ use std::sync::Arc;
 use rusqlite::params;
 
 use super::due_groups::{BundleLanes, DueBundles, Served, TurnRank};
-use super::due_jobs::{DUE_IN_GROUP, DUE_IN_STRICT, Due, Turn, jobs_before};
+use super::due_jobs::{DUE_IN_GROUP, DUE_IN_STRICT, Due, ReadLane, Turn, jobs_before};
 use super::due_row::{ByteBudget, DueRow, LaneNames};
 use super::known_lanes::Rank;
-use super::lanes::{Group, Lane, Position};
+use super::lanes::{Lane, Position};
 use super::room::Room;
 use super::row::UuidBlob;
 use super::transaction::Tx;
@@ -44,6 +44,8 @@ struct GroupTurn<'l> {
     bundle: usize,
     range: Option<usize>,
     is_open: bool,
+    /// Its number among the lanes that the claim has read from.
+    nth: usize,
     /// Jobs that were read and not taken yet.
     read: VecDeque<DueRow>,
     behind: Position,
@@ -100,7 +102,8 @@ impl<'l> GroupTurns<'l> {
     fn open_lane(&mut self, bundle: usize, range: Option<usize>) {
         if let Some((rank, lane)) = self.bundles[bundle].next() {
             let (read, behind) = (VecDeque::new(), Position::START);
-            self.next.push(GroupTurn { rank, lane, bundle, range, is_open: false, read, behind, is_all_read: false });
+            let (is_open, nth, is_all_read) = (false, 0, false);
+            self.next.push(GroupTurn { rank, lane, bundle, range, is_open, nth, read, behind, is_all_read });
         }
     }
 
@@ -174,12 +177,17 @@ impl<'l> GroupTurns<'l> {
             return Ok(());
         }
         if is_new {
-            due.lanes.push(turn.lane.clone());
+            turn.nth = due.lanes.len();
+            due.lanes.push(ReadLane { lane: turn.lane.clone(), head: None });
         }
         if turn.read.is_empty() && !turn.is_all_read {
             let share = limit.div_ceil(self.bundles[turn.bundle].count.max(1)).min(room.places(&bounds));
-            turn.read_some(tx, share.clamp(1, SHARE_MAX), budget)?;
+            // And the one behind them, which is the first of the lane once they are taken.
+            turn.read_some(tx, share.clamp(1, SHARE_MAX) + 1, budget)?;
         }
+        let head = &mut due.lanes[turn.nth].head;
+        // Of a strict group another one can be first, or none while it runs.
+        *head = turn.read.front().map(|row| row.position).filter(|_| !turn.lane.group.is_strict());
         let Some(mut row) = turn.read.pop_front() else { return Ok(()) };
         if !budget.has_room_for(row.bytes) {
             return Ok(());
@@ -193,6 +201,7 @@ impl<'l> GroupTurns<'l> {
         }
         budget.take(row.bytes);
         due.rows.push(row);
+        due.lanes[turn.nth].head = turn.read.front().map(|row| row.position);
         if let Some(next) = turn.read.front() {
             turn.rank.2 = next.position;
         } else if turn.is_all_read {
@@ -222,7 +231,7 @@ impl GroupTurn<'_> {
     fn read_some(&mut self, tx: &Tx<'_>, share: usize, budget: &ByteBudget) -> rusqlite::Result<()> {
         let (lane, names, now) = (self.lane, LaneNames::of(self.lane), tx.now_micros());
         let Some(key) = lane.group.key() else { return Ok(()) };
-        if matches!(lane.group, Group::Strict(_)) {
+        if lane.group.is_strict() {
             self.is_all_read = true;
             let mut statement = tx.statement(DUE_IN_STRICT)?;
             let mut rows = statement.query(params![lane.queue, key])?;

@@ -42,6 +42,10 @@ impl Group {
         }
     }
 
+    pub(super) fn is_strict(&self) -> bool {
+        matches!(self, Self::Strict(_))
+    }
+
     /// In which index its jobs wait; those of the first come first.
     fn index(&self) -> u8 {
         match self {

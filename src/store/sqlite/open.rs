@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 use super::build_flags::log_missing;
@@ -107,6 +108,7 @@ pub(super) fn open_reader(path: &Path) -> rusqlite::Result<Connection> {
     connection.busy_timeout(BUSY_TIMEOUT)?;
     connection.pragma_update(None, "query_only", true)?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS_KEPT);
+    keep_plans(&connection)?;
     Ok(connection)
 }
 
@@ -118,10 +120,17 @@ pub(super) fn open_checkpointer(path: &Path) -> rusqlite::Result<Connection> {
 /// 64: more than there are statements, so that none is compiled twice.
 const STATEMENTS_KEPT: usize = 64;
 
+/// Plans do not depend on the values of parameters. Otherwise SQLite compiles a statement that goes through a partial index
+/// anew whenever one is bound, which took more than half of a claim from a hundred groups.
+fn keep_plans(connection: &Connection) -> rusqlite::Result<()> {
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).map(drop)
+}
+
 fn connect(path: &Path, flags: OpenFlags) -> rusqlite::Result<Connection> {
     let connection = Connection::open_with_flags(path, flags)?;
     connection.busy_timeout(if planted(Bug::LocksNotWaitedFor) { Duration::ZERO } else { BUSY_TIMEOUT })?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS_KEPT);
+    keep_plans(&connection)?;
     connection.pragma_update(None, "journal_mode", "WAL")?;
     connection.pragma_update(None, "synchronous", "FULL")?;
     // Checkpoints are `checkpoint.rs`'s business; here they would stall a commit.

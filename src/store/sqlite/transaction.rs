@@ -8,6 +8,7 @@ use rusqlite::{CachedStatement, Connection};
 use super::counts::{Moved, MovedCounts};
 use super::dead_groups::DeadGroups;
 use super::due_groups::Served;
+use super::due_jobs::ReadLane;
 use super::error::store_error;
 use super::gates::LimitKey;
 use super::known_lanes::KnownLanes;
@@ -99,6 +100,17 @@ impl<'c> Tx<'c> {
     /// Jobs of these lanes no longer wait.
     pub(super) fn look_again(&mut self, lanes: impl IntoIterator<Item = Arc<Lane>>) -> rusqlite::Result<()> {
         self.lanes.look_again(self.connection, lanes)
+    }
+
+    /// Jobs were taken from these lanes.
+    pub(super) fn has_read(&mut self, lanes: Vec<ReadLane>) -> rusqlite::Result<()> {
+        for ReadLane { lane, head } in lanes {
+            match head {
+                Some(head) => drop(self.lanes.set_head(lane, Some(head))),
+                None => self.lanes.look_again(self.connection, [lane])?,
+            }
+        }
+        Ok(())
     }
 
     /// A job of a strict group has ended: the next of its group may start.

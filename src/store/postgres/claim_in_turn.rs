@@ -1,5 +1,5 @@
-//! claim, from lanes of which some have a group or a limit: one statement that counts, deals turns and starts. What a process
-//! remembers chooses the lanes (`group_lanes`); the statement decides.
+//! claim, from lanes of which some have a group: one statement that counts, deals turns and starts. What a process remembers
+//! chooses the lanes (`group_lanes`); the statement decides. Without groups: `claim`.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -9,7 +9,9 @@ use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
-use super::claim::{Gathered, Reach, payload_bytes, remember_checks};
+use super::claim::{
+    Gathered, Reach, UsageLocks, make_usage, payload_bytes, remember_checks, tokens_and_checks, unlimited,
+};
 use super::core::Core;
 use super::error::DbError;
 use super::group_lane::{AskedGroup, Sleep};
@@ -17,7 +19,6 @@ use super::group_lanes::HELD_WAIT;
 use super::lanes::{Lane, LanePosition, Position};
 use super::lease_checks::JOBS_PER_CHECK;
 use super::row::{self, JOB_COLUMN_COUNT};
-use crate::job::LeaseToken;
 use crate::planted::{Bug, planted};
 use crate::store::Claim;
 use crate::store::turns::{STRIDE, Unit, stride};
@@ -25,26 +26,19 @@ use crate::store::turns::{STRIDE, Unit, stride};
 /// 100,000 index entries that one claim looks at, at most.
 const FOUND_MAX: usize = 100_000;
 
-/// Whether a step waits for rows of usage that another transaction holds locked, for the moment that its commit takes.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum UsageLocks {
-    /// They count as full, so that a busy limit delays nobody else.
-    Skip,
-    Wait,
-}
-
 /// The lanes of one step, as columns of the statement: first those without a group.
 pub(super) struct AskedLanes<'a> {
     pub(super) ungrouped: &'a [(Lane, Position)],
     pub(super) groups: &'a [AskedGroup],
 }
 
-/// What the statement says of a lane.
+/// What the statement says of a lane where it has found less than it asked for.
 struct Note {
-    room: i64,
-    found: i64,
+    has_room: bool,
+    found: usize,
     is_known: bool,
-    wait: Duration,
+    /// `None`: it is paused, or the head of a strict group is not due, or of a kind that this claim does not ask for.
+    wait: Option<Duration>,
     /// As many leases as may be, or a job of its strict group runs.
     is_full: bool,
 }
@@ -91,61 +85,60 @@ async fn ask(
     };
     let share = share.min((FOUND_MAX / (lanes.groups.len() + lanes.ungrouped.len()).max(1)).max(1));
     let pass = core.groups.pass_without_group();
-    for (lane, (run_at, id)) in lanes.ungrouped {
-        columns.add(&lane.queue, &lane.kind, lane.priority, None, (*run_at, *id), (pass, STRIDE), share);
+    for (lane, position) in lanes.ungrouped {
+        let key = LaneKey { queue: &lane.queue, kind: &lane.kind, priority: lane.priority, group: None };
+        columns.add(key, *position, (pass, STRIDE), share.min(claim.max));
     }
     for group in lanes.groups {
         let (kind, priority) = group.lane.as_ref().map_or(("", 0), |(kind, priority)| (&**kind, *priority));
         let turn = (group.pass, if planted(Bug::ShareIgnored) { 0 } else { stride(group.weight) });
         // Twice its share, times its weight: a group that has it is due more turns than others.
         let share = share.saturating_mul(group.weight as usize).min(claim.max);
-        columns.add(&group.queue, kind, priority, Some(&group.group), group.position, turn, share);
+        columns.add(
+            LaneKey { queue: &group.queue, kind, priority, group: Some(&group.group) },
+            group.position,
+            turn,
+            share,
+        );
         if group.lane.is_none() {
             columns.strict.pop();
             columns.strict.push(true);
         }
     }
     let keys = columns.queues.iter().zip(&columns.kinds).zip(&columns.groups);
-    if core.groups.makes_usage(keys.map(|((queue, kind), group)| (*queue, *kind, *group))) {
-        let statement = connection.prepare_cached(&core.sql.make_usage).await?;
-        let (mut kinds, limited) = (columns.kinds.clone(), core.groups.limited_kinds());
-        if lanes.groups.iter().any(|group| group.lane.is_none()) {
-            // Of strict groups any kind can come next.
-            kinds.extend(limited.iter().map(String::as_str));
-        }
-        connection.query(&statement, &[&columns.queues, &kinds, &columns.groups]).await?;
-    }
+    let keys = keys.map(|((queue, kind), group)| (*queue, *kind, *group));
+    // Of strict groups any kind can come next.
+    make_usage(core, connection, keys, lanes.groups.iter().any(|group| group.lane.is_none())).await?;
     let sql = match locks {
-        UsageLocks::Skip => &core.sql.claim_limited,
-        UsageLocks::Wait => &core.sql.claim_limited_waiting,
+        UsageLocks::Skip => &core.sql.claim_in_turn,
+        UsageLocks::Wait => &core.sql.claim_in_turn_waiting,
     };
     let statement = connection.prepare_cached(sql).await?;
     let kinds: Option<Vec<&str>> = claim.kinds.as_ref().map(|kinds| kinds.iter().map(|kind| kind.as_str()).collect());
-    let (max, unlimited) = (claim.max as i32, claim.max.saturating_sub(claim.ahead) as i32);
-    let tokens: Vec<Uuid> = (0..claim.max).map(|_| *LeaseToken::random().as_uuid()).collect();
-    let checks: Vec<Uuid> = (0..claim.max.div_ceil(JOBS_PER_CHECK)).map(|_| Uuid::new_v4()).collect();
+    let (tokens, checks) = tokens_and_checks(claim);
     let (worker, lease_ms) = (claim.worker.as_str(), row::millis(claim.lease));
     let max_bytes = i64::try_from(claim.max_bytes).unwrap_or(i64::MAX);
-    let params: [&(dyn ToSql + Sync); 19] = [
+    let params: [&(dyn ToSql + Sync); 20] = [
         &columns.queues,
         &columns.kinds,
         &columns.priorities,
-        &columns.groups,
         &columns.run_at,
         &columns.ids,
-        &columns.passes,
-        &columns.strides,
-        &columns.shares,
-        &columns.strict,
-        &kinds,
-        &max,
-        &unlimited,
+        &(claim.max as i64),
+        &columns.groups,
         &worker,
         &lease_ms,
         &tokens,
-        &checks,
         &max_bytes,
+        &checks,
         &(JOBS_PER_CHECK as i64),
+        &columns.shares,
+        &unlimited(claim),
+        &columns.units,
+        &columns.passes,
+        &columns.strides,
+        &columns.strict,
+        &kinds,
     ];
     let rows = connection.query(&statement, &params).await?;
     Ok(Asked { rows, checks, waited: locks == UsageLocks::Wait })
@@ -158,6 +151,13 @@ struct Asked {
     waited: bool,
 }
 
+struct LaneKey<'a> {
+    queue: &'a str,
+    kind: &'a str,
+    priority: i16,
+    group: Option<&'a str>,
+}
+
 #[derive(Default)]
 struct Columns<'a> {
     queues: Vec<&'a str>,
@@ -166,30 +166,26 @@ struct Columns<'a> {
     groups: Vec<Option<&'a str>>,
     run_at: Vec<super::timestamp::PgTimestamp>,
     ids: Vec<Uuid>,
+    /// Numbers of those that take turns: all without a group have 0.
+    units: Vec<i32>,
     passes: Vec<i64>,
     strides: Vec<i64>,
     shares: Vec<i32>,
     strict: Vec<bool>,
+    known_units: HashMap<(&'a str, &'a str), i32>,
 }
 
 impl<'a> Columns<'a> {
-    #[expect(clippy::too_many_arguments, reason = "one for each column")]
-    fn add(
-        &mut self,
-        queue: &'a str,
-        kind: &'a str,
-        priority: i16,
-        group: Option<&'a str>,
-        (run_at, id): Position,
-        (pass, stride): (u64, u64),
-        share: usize,
-    ) {
-        self.queues.push(queue);
-        self.kinds.push(kind);
-        self.priorities.push(priority);
-        self.groups.push(group);
+    fn add(&mut self, lane: LaneKey<'a>, (run_at, id): Position, (pass, stride): (u64, u64), share: usize) {
+        let next = self.known_units.len() as i32 + 1;
+        let unit = lane.group.map_or(0, |group| *self.known_units.entry((lane.queue, group)).or_insert(next));
+        self.queues.push(lane.queue);
+        self.kinds.push(lane.kind);
+        self.priorities.push(lane.priority);
+        self.groups.push(lane.group);
         self.run_at.push(run_at);
         self.ids.push(id);
+        self.units.push(unit);
         self.passes.push(i64::try_from(pass).unwrap_or(i64::MAX / 2));
         self.strides.push(stride as i64);
         self.shares.push(share as i32);
@@ -216,9 +212,10 @@ fn finish(
             continue;
         }
         let at = JOB_COLUMN_COUNT + 3;
-        let wait = Duration::from_micros(row.try_get::<_, i64>(at + 5)?.max(0) as u64);
-        let (room, found) = (row.try_get(at + 2)?, row.try_get(at + 3)?);
-        let note = Note { room, found, is_known: row.try_get(at + 4)?, wait, is_full: row.try_get(at + 6)? };
+        let wait = row.try_get::<_, Option<i64>>(at + 6)?.map(|us| Duration::from_micros(us.max(0) as u64));
+        let has_room = row.try_get::<_, i32>(at + 3)? > 0;
+        let found = row.try_get::<_, i64>(at + 4)? as usize;
+        let note = Note { has_room, found, is_known: row.try_get(at + 5)?, wait, is_full: row.try_get(at + 7)? };
         notes.insert(row.try_get::<_, i64>(at)? as usize - 1, note);
     }
     // In turn.
@@ -239,16 +236,11 @@ fn finish(
         let claimed = taken.get(&nth).copied();
         reached.extend(claimed.map(|(_, position)| LanePosition(lane.clone(), position, Duration::ZERO)));
         match notes.get(&nth) {
-            Some(note)
-                if note.room > 0 && note.found < note.room && note.found == claimed.map_or(0, |c| c.0 as i64) =>
-            {
-                emptied.push(lane);
-            }
             // Locked, or its row of usage is not there: the limit is new.
             Some(note) if !note.is_known => (is_empty, is_forgotten) = (false, is_forgotten || asked.waited),
-            Some(note) if note.room == 0 => gathered.look_again_in(note.wait),
-            Some(_) => is_empty = false,
-            None => (),
+            Some(note) if !note.has_room => note.wait.into_iter().for_each(|wait| gathered.look_again_in(wait)),
+            Some(note) if note.found == claimed.map_or(0, |(jobs, _)| jobs) => emptied.push(lane),
+            _ => is_empty = false,
         }
     }
     // After a claim that is full no look follows, and jobs of these lanes may be due soon.
@@ -261,25 +253,24 @@ fn finish(
         }
         match notes.get(&(lanes.ungrouped.len() + nth)) {
             Some(note) if !note.is_known => (is_empty, is_forgotten) = (false, is_forgotten || asked.waited),
-            Some(note) if note.room == 0 => {
-                let why = if note.is_full { Sleep::Room } else { Sleep::Time };
-                core.groups.held(of_groups, group, (note.wait.max(Duration::from_millis(1)), why));
+            Some(Note { has_room: false, wait, is_full, .. }) => {
+                let why = if *is_full { Sleep::Room } else { Sleep::Time };
+                let (wait, why) = wait.map_or((HELD_WAIT, Sleep::Time), |wait| (wait, why));
+                core.groups.held(of_groups, group, (wait.max(Duration::from_millis(1)), why));
             }
             // The one behind it has its turn, or there was no room in the claim.
-            Some(note) if group.lane.is_none() && note.found > 0 && claimed.is_none() && (has_ended || !short) => {
+            note if group.lane.is_none() => match claimed.is_none() && (has_ended || !short) {
+                true if note.is_none_or(|note| note.found > 0) => {
+                    is_empty = false;
+                    core.groups.goes_on(group);
+                }
+                _ => core.groups.held(of_groups, group, (HELD_WAIT, Sleep::Room)),
+            },
+            Some(note) if note.found == claimed.map_or(0, |(jobs, _)| jobs) => core.groups.emptied(of_groups, group),
+            _ => {
                 is_empty = false;
                 core.groups.goes_on(group);
             }
-            Some(_) if group.lane.is_none() => core.groups.held(of_groups, group, (HELD_WAIT, Sleep::Room)),
-            Some(note) if note.found < note.room && note.found == claimed.map_or(0, |c| c.0 as i64) => {
-                core.groups.emptied(of_groups, group);
-            }
-            Some(_) => {
-                is_empty = false;
-                core.groups.goes_on(group);
-            }
-            // Paused, or the head of a strict group is not due, or of a kind that this claim does not ask for.
-            None => core.groups.held(of_groups, group, (HELD_WAIT, Sleep::Time)),
         }
     }
     if is_forgotten {
