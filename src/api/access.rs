@@ -34,6 +34,8 @@ pub(super) fn required_access(method: &Method, route: Option<&str>) -> Access {
     match (method, route) {
         (_, "/livez" | "/readyz" | "/health") => Access::Public,
         (&Method::POST, "/session") => Access::Public,
+        #[cfg(feature = "dashboard")]
+        (&Method::GET | &Method::HEAD, route) if super::dashboard::is_page(route) => Access::Public,
         (&Method::GET | &Method::HEAD | &Method::DELETE, "/session") => Access::AnyToken,
         (_, "/tokens" | "/tokens/{id}") => Access::Scope(Scope::Admin),
         // It names other people's tokens and addresses.

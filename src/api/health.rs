@@ -67,19 +67,7 @@ pub(super) async fn livez() -> JsonResponse<Health> {
     responses((status = 200, description = "yes", body = Health)),
 )]
 pub(super) async fn readyz(State(api): State<Api>) -> Result<JsonResponse<Health>, Problem> {
-    let mut wrong = Vec::new();
-    if api.is_closing() {
-        wrong.push("shutting down".to_owned());
-    }
-    if let Err(reason) = check_store(&api).await {
-        wrong.push(format!("store: {reason}"));
-    }
-    for check in &api.ready_checks {
-        let checked = timeout(CHECK_TIMEOUT, check.check()).await.unwrap_or_else(|_| Err("no answer in time".into()));
-        if let Err(reason) = checked {
-            wrong.push(format!("{}: {reason}", check.name()));
-        }
-    }
+    let wrong = not_ready(&api).await;
     if wrong.is_empty() { Ok(ok(Health { status: "ok" })) } else { Err(Problem::new(Code::NotReady, wrong.join("; "))) }
 }
 
@@ -93,6 +81,24 @@ pub(super) async fn health(State(api): State<Api>) -> Result<JsonResponse<Health
         Ok(()) => Ok(ok(Health { status: "ok" })),
         Err(reason) => Err(Problem::new(Code::StoreUnavailable, format!("store: {reason}"))),
     }
+}
+
+/// Why no requests should be sent here; empty: they may.
+pub(super) async fn not_ready(api: &Api) -> Vec<String> {
+    let mut wrong = Vec::new();
+    if api.is_closing() {
+        wrong.push("shutting down".to_owned());
+    }
+    if let Err(reason) = check_store(api).await {
+        wrong.push(format!("store: {reason}"));
+    }
+    for check in &api.ready_checks {
+        let checked = timeout(CHECK_TIMEOUT, check.check()).await.unwrap_or_else(|_| Err("no answer in time".into()));
+        if let Err(reason) = checked {
+            wrong.push(format!("{}: {reason}", check.name()));
+        }
+    }
+    wrong
 }
 
 async fn check_store(api: &Api) -> Result<(), String> {

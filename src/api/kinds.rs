@@ -1,25 +1,58 @@
 //! Declared kinds: what jobs may be enqueued.
 
+use std::collections::HashMap;
+
 use axum::extract::State;
 use axum::http::StatusCode;
+use jiff::{SignedDuration, Timestamp};
 
 use super::extract::{JsonBody, JsonResponse, OperatorQueue, PathText, ok};
 use super::problem::Problem;
+use super::pulse::Flow;
 use super::state::{Api, run_to_completion};
-use super::wire::{KindDeclaration, KindView, RetryDeclaration, limits, within};
+use super::wire::{
+    KindActivity, KindDeclaration, KindView, ListedKind, RetryDeclaration, StatusCounts, limits, within,
+};
 use crate::job::limits::{MAX_ATTEMPTS_MAX, PRIORITY_MAX, PRIORITY_MIN, SCHEDULE_HORIZON, TIMEOUT_MAX};
-use crate::job::{Kind, KindDefaults, KindDefinition, QueueName, RetryPolicy};
+use crate::job::{Kind, KindDefaults, KindDefinition, QueueName, RetryPolicy, SeriesCounts, WorkerState};
+use crate::store::{ReadSeries, SeriesOf, StoreError};
 
 /// List declared kinds
 #[utoipa::path(
     get, path = "/kinds", tag = "kinds", operation_id = "list_kinds",
-    responses((status = 200, description = "by name, built-in ones included", body = Vec<KindView>)),
+    responses((status = 200, description = "by name, built-in ones included", body = Vec<ListedKind>)),
 )]
-pub(super) async fn list_kinds(State(api): State<Api>) -> Result<JsonResponse<Vec<KindView>>, Problem> {
-    let kinds = run_to_completion(&api, |api| async move { api.queue.kinds().await }).await??;
+pub(super) async fn list_kinds(State(api): State<Api>) -> Result<JsonResponse<Vec<ListedKind>>, Problem> {
+    let read = run_to_completion(&api, |api| async move {
+        let (kinds, counts) = (api.queue.kinds().await?, api.queue.kind_counts().await?);
+        let workers = api.queue.all_workers().await?;
+        // By this clock: what is read too much is left out below.
+        let from = Timestamp::now() - SignedDuration::from_mins(90);
+        let series = api.queue.series(ReadSeries::new(SeriesOf::EachKind, from)).await?;
+        Ok::<_, StoreError>((kinds, counts, workers, series))
+    });
+    let (kinds, counts, workers, series) = read.await??;
+    let mut flows: HashMap<Kind, Flow> = HashMap::new();
+    for row in series.rows {
+        if let Some(kind) = row.kind.clone() {
+            flows.entry(kind).or_default().put(row);
+        }
+    }
+    let live: Vec<_> = workers.iter().filter(|worker| worker.state() == WorkerState::Live).collect();
     let kinds = kinds.into_iter().map(|definition| {
-        let built_in = api.queue.is_built_in(&definition.kind);
-        KindView::new(definition, built_in)
+        let (built_in, kind) = (api.queue.is_built_in(&definition.kind), &definition.kind);
+        let (flow, none) = (flows.get(kind), SeriesCounts::default());
+        let hour = flow.map_or(none, |flow| flow.last(60, series.now));
+        let ended = hour.succeeded + hour.failed;
+        let activity = KindActivity {
+            counts: counts.get(kind).map(StatusCounts::from).unwrap_or_default(),
+            rates: flow.map_or_else(|| Flow::default().rates(series.now), |flow| flow.rates(series.now)),
+            run_p50_ms: hour.run.percentile_ms(0.5),
+            run_p95_ms: hour.run.percentile_ms(0.95),
+            failed_ratio: (ended > 0).then(|| hour.failed as f64 / ended as f64),
+            workers: live.iter().filter(|worker| worker.asks.takes_kind(kind.as_str())).count() as u64,
+        };
+        ListedKind { kind: KindView::new(definition, built_in), activity }
     });
     Ok(ok(kinds.collect()))
 }

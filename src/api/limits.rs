@@ -79,5 +79,15 @@ pub(super) const TOKEN_MAX_BYTES: usize = 512;
 pub(super) const QUEUE_LABELS_MAX: usize = 1000;
 /// 10 s between two records of which workers were heard of: not once per fetch or heartbeat.
 pub(super) const WORKER_REPORT_INTERVAL: Duration = Duration::from_secs(10);
+/// 256 streams of the overview at one time: a tab each, of a large team.
+pub(super) const PULSE_STREAMS_MAX: usize = 256;
+/// 15 s without an event: a comment is sent, so that proxies do not take the stream for dead.
+pub(super) const PULSE_KEEP_ALIVE: Duration = Duration::from_secs(15);
+/// 10 s for a stream's reader to take an event; who does not is closed.
+pub(super) const PULSE_SLOW_AFTER: Duration = Duration::from_secs(10);
+/// 20 s for a write of a stream to go on.
+pub(super) const STREAM_WRITE_TIMEOUT: Duration = Duration::from_secs(20);
+/// 10 s for the overview to be made.
+pub(super) const PULSE_TIMEOUT: Duration = Duration::from_secs(10);
 /// 2 s for the store to answer a health check.
 pub(super) const CHECK_TIMEOUT: Duration = Duration::from_secs(2);

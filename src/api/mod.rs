@@ -13,6 +13,10 @@ mod auth_sessions;
 mod auth_throttle;
 mod connection_limit;
 mod cross_site;
+#[cfg(feature = "dashboard")]
+mod dashboard;
+#[cfg(feature = "dashboard")]
+mod dashboard_files;
 mod enqueue;
 mod errors;
 mod explain;
@@ -34,13 +38,16 @@ mod middleware;
 mod openapi;
 mod operation_request;
 mod operations;
+mod page_headers;
 mod problem;
 mod public_url;
+mod pulse;
 mod queue_pages;
 mod queue_settings;
 mod queues;
 mod response_memory;
 mod schedules;
+mod series;
 mod serve;
 mod session;
 mod session_cookie;
@@ -119,6 +126,10 @@ fn routes() -> OpenApiRouter<Api> {
         .routes(routes!(operations::resume_operation))
         .routes(routes!(operations::stop_operation))
         .routes(routes!(stats::stats))
+        .routes(routes!(pulse::pulse))
+        .routes(routes!(pulse::pulse_stream))
+        .routes(routes!(pulse::problems))
+        .routes(routes!(series::series))
         .routes(routes!(tokens::make_token, tokens::list_tokens))
         .routes(routes!(tokens::revoke_token))
         .routes(routes!(audit::list_audit))
@@ -144,6 +155,8 @@ fn probes() -> OpenApiRouter<Api> {
 
 /// Routes behind the middleware.
 fn assemble(api: Api, routes: OpenApiRouter<Api>) -> Router {
+    #[cfg(feature = "dashboard")]
+    let routes = if api.has_dashboard { routes.merge(dashboard::routes()) } else { routes };
     let (router, document) = routes.split_for_parts();
     metric_families::expect_routes(&document);
     router

@@ -6,20 +6,18 @@
 use std::sync::{Arc, LazyLock};
 
 use axum::http::HeaderValue;
-use axum::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE};
+use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Map, Value, json};
 use utoipa::PartialSchema;
 
 use super::extract::PathText;
+use super::page_headers::{CSP, add_page_headers};
 use super::problem::Problem;
 use super::wire;
 
-/// Nothing inline, nothing from elsewhere. Swagger UI's icons are data URLs in its style sheet.
-const CSP: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; \
-                   font-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
-
-const DOCUMENT_PATH: &str = "/api-docs/openapi.json";
+/// Relative to `/docs`, so that a path prefix of a proxy does not matter.
+const DOCUMENT_PATH: &str = "api-docs/openapi.json";
 
 static DOCUMENT: LazyLock<String> = LazyLock::new(|| {
     let mut document = serde_json::to_value(super::routes().into_openapi()).expect("the document is plain data");
@@ -142,6 +140,10 @@ pub(super) async fn docs_file(PathText(file): PathText) -> Result<Response, Prob
     swagger_file(&file)
 }
 
+/// See [`cross_site`](super::cross_site).
+const WITH_PROOF: &str = "SwaggerUIBundle({\n      requestInterceptor: (request) => { request.headers[\"x-steadfast-session\"] = \"1\"; \
+                          return request; },";
+
 fn swagger_file(name: &str) -> Result<Response, Problem> {
     let config = Arc::new(utoipa_swagger_ui::Config::from(DOCUMENT_PATH));
     let Ok(Some(file)) = utoipa_swagger_ui::serve(name, config) else {
@@ -154,13 +156,14 @@ fn swagger_file(name: &str) -> Result<Response, Problem> {
     if name.ends_with(".html") {
         // The page is at /docs and its parts are below it.
         let page = String::from_utf8_lossy(&bytes);
-        bytes =
-            page.replace("=\"./", "=\"/docs/").replace("href=\"index.css\"", "href=\"/docs/index.css\"").into_bytes();
+        bytes = page.replace("=\"./", "=\"docs/").replace("href=\"index.css\"", "href=\"docs/index.css\"").into_bytes();
+    } else if name == "swagger-initializer.js" {
+        // What changes something with a session's cookie says that a page of ours asked.
+        let page = String::from_utf8_lossy(&bytes);
+        bytes = page.replacen("SwaggerUIBundle({", WITH_PROOF, 1).into_bytes();
     }
-    let headers = [
-        (CONTENT_TYPE, content_type),
-        (CONTENT_SECURITY_POLICY, HeaderValue::from_static(CSP)),
-        (CACHE_CONTROL, HeaderValue::from_static("no-cache")),
-    ];
-    Ok((headers, bytes).into_response())
+    let headers = [(CONTENT_TYPE, content_type), (CACHE_CONTROL, HeaderValue::from_static("no-cache"))];
+    let mut response = (headers, bytes).into_response();
+    add_page_headers(response.headers_mut(), CSP);
+    Ok(response)
 }

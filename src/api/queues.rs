@@ -1,17 +1,21 @@
 //! Queues: which there are, and whether their jobs are started.
 
+use std::collections::HashMap;
+
 use axum::extract::State;
 use axum::http::Uri;
 use axum::response::{IntoResponse, Response};
+use jiff::SignedDuration;
 
 use super::extract::{JsonResponse, OperatorQueue, PathText, ok};
 use super::problem::Problem;
+use super::pulse::{Crew, Flow, activity, due_by_queue};
 use super::queue_pages::{self, QueuePage};
 use super::state::{Api, run_to_completion};
 use super::stats::current as stats;
-use super::wire::QueueView;
+use super::wire::{ListedQueue, QueueView};
 use crate::job::QueueName;
-use crate::store::StatsRequest;
+use crate::store::{ReadSeries, SeriesOf, Stats, StatsRequest, StoreError};
 
 /// List queues, by name
 ///
@@ -19,15 +23,38 @@ use crate::store::StatsRequest;
 #[utoipa::path(
     get, path = "/queues", tag = "queues", operation_id = "list_queues",
     params(QueuePage),
-    responses((status = 200, description = "a page of queues", body = Vec<QueueView>,
+    responses((status = 200, description = "a page of queues", body = Vec<ListedQueue>,
         headers(("Link" = Option<String>, description = "`<…>; rel=\"next\"`: the next page, if there is one")))),
 )]
 pub(super) async fn list_queues(State(api): State<Api>, uri: Uri) -> Result<Response, Problem> {
     let page = queue_pages::asked(&uri)?;
     let limit = page.limit;
     let stats = stats(&api, page).await?;
-    let queues: Vec<_> = stats.queues.iter().map(|(name, queue)| QueueView::new(name, queue)).collect();
+    let queues = listed(&api, &stats).await?;
     Ok((queue_pages::link("/queues", limit, &stats), ok(queues)).into_response())
+}
+
+/// With what is going on in each of them.
+async fn listed(api: &Api, stats: &Stats) -> Result<Vec<ListedQueue>, Problem> {
+    let read = run_to_completion(api, |api| async move {
+        let (facts, workers) = (api.queue.pulse().await?, api.queue.all_workers().await?);
+        let from = facts.now - SignedDuration::from_mins(6);
+        let series = api.queue.series(ReadSeries::new(SeriesOf::EachQueue, from)).await?;
+        Ok::<_, StoreError>((facts, workers, series.rows))
+    });
+    let (facts, workers, rows) = read.await??;
+    let mut flows: HashMap<QueueName, Flow> = HashMap::new();
+    for row in rows {
+        if let Some(queue) = row.queue.clone() {
+            flows.entry(queue).or_default().put(row);
+        }
+    }
+    let (crew, due, nothing) = (Crew::of(&workers), due_by_queue(&facts.due), Flow::default());
+    let queues = stats.queues.iter().map(|(name, queue)| {
+        let (due, flow) = (due.get(name).copied().unwrap_or_default(), flows.get(name).unwrap_or(&nothing));
+        ListedQueue { queue: QueueView::new(name, queue), activity: activity(name, queue, due, &facts, flow, &crew) }
+    });
+    Ok(queues.collect())
 }
 
 /// Stop starting jobs of a queue

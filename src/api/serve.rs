@@ -32,7 +32,7 @@ use super::problem::{Code, Problem};
 use super::settings::ApiSettings;
 use super::state::{Api, ApiState, DETACHED_TASKS_MAX, Exposure};
 use super::urgent_runtime::{FirstBytes, UrgentRuntime, peek};
-use super::write_timeout::WriteTimeout;
+use super::write_timeout::{StreamMark, WriteTimeout};
 use crate::planted::{Bug, planted};
 use crate::store::StoreError;
 
@@ -263,12 +263,14 @@ impl Connection {
     /// Request after request, until the client closes or the server shuts down.
     async fn serve(self, header_timeout: Duration, closing: watch::Receiver<bool>) {
         let Self { stream, peer, router } = self;
-        let service = service_fn(move |request| answer(router.clone(), request, peer, None));
+        let mark = StreamMark::default();
+        let marked = WriteTimeout::new(stream, WRITE_TIMEOUT).marked(mark.clone());
+        let service = service_fn(move |request| answer(router.clone(), request, peer, Along::Mark(mark.clone())));
         let serving = http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(header_timeout)
             .max_buf_size(HEAD_MAX_BYTES)
-            .serve_connection(TokioIo::new(WriteTimeout::new(stream, WRITE_TIMEOUT)), service);
+            .serve_connection(TokioIo::new(marked), service);
         until_closing(serving, closing).await;
     }
 
@@ -279,7 +281,7 @@ impl Connection {
         let reserved = request.clone();
         let service = service_fn(move |request| {
             reserved.begin();
-            answer(router.clone(), request, peer, Some(InReserve))
+            answer(router.clone(), request, peer, Along::InReserve)
         });
         let serving = http1::Builder::new()
             .timer(TokioTimer::new())
@@ -291,16 +293,25 @@ impl Connection {
     }
 }
 
+/// What goes along with a request.
+enum Along {
+    /// The connection can serve a stream.
+    Mark(StreamMark),
+    /// It is one of the reserve.
+    InReserve,
+}
+
 async fn answer(
     mut router: axum::Router,
     request: hyper::Request<Incoming>,
     peer: PeerAddress,
-    in_reserve: Option<InReserve>,
+    along: Along,
 ) -> Result<Response, Infallible> {
     let mut request: Request = request.map(Body::new);
     request.extensions_mut().insert(peer);
-    if let Some(in_reserve) = in_reserve {
-        request.extensions_mut().insert(in_reserve);
+    match along {
+        Along::Mark(mark) => _ = request.extensions_mut().insert(mark),
+        Along::InReserve => _ = request.extensions_mut().insert(InReserve),
     }
     Service::call(&mut router, request).await
 }

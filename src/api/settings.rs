@@ -35,6 +35,8 @@ pub struct ApiSettings {
     pub(super) hosts: Vec<String>,
     pub(super) public_url: Option<PublicUrl>,
     pub(super) hides_payloads: bool,
+    #[cfg(feature = "dashboard")]
+    pub(super) dashboard: bool,
     pub(super) lease: Duration,
     pub(super) ready_checks: Vec<Arc<dyn ReadyCheck>>,
     pub(super) limits: ApiLimits,
@@ -49,6 +51,8 @@ impl ApiSettings {
             hosts: Vec::new(),
             public_url: None,
             hides_payloads: false,
+            #[cfg(feature = "dashboard")]
+            dashboard: true,
             lease: LEASE_DEFAULT,
             ready_checks: Vec::new(),
             limits: ApiLimits::default(),
@@ -77,6 +81,13 @@ impl ApiSettings {
     /// Shows payloads and results only to tokens with the scope `admin`. All readers see them by default.
     pub fn hide_payloads(mut self, hide: bool) -> Self {
         self.hides_payloads = hide;
+        self
+    }
+
+    /// Whether the dashboard is served below `/ui/`. It is by default.
+    #[cfg(feature = "dashboard")]
+    pub fn dashboard(mut self, on: bool) -> Self {
+        self.dashboard = on;
         self
     }
 

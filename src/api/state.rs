@@ -15,6 +15,7 @@ use super::long_poll_turns::LongPollTurns;
 use super::memory_budget::MemoryBudget;
 use super::problem::{Code, Problem};
 use super::public_url::PublicUrl;
+use super::pulse::PulseHub;
 use super::response_memory::ResponseMemory;
 use super::session_cookie::SessionCookie;
 use super::settings::{ApiLimits, ApiSettings};
@@ -40,6 +41,9 @@ pub(super) struct ApiState {
     pub(super) authenticator: Arc<Authenticator>,
     pub(super) hosts: Vec<String>,
     pub(super) public_url: Option<PublicUrl>,
+    /// The pages below `/ui/` are served.
+    #[cfg(feature = "dashboard")]
+    pub(super) has_dashboard: bool,
     /// Payloads and results are for `admin` only.
     pub(super) hides_payloads: bool,
     pub(super) throttle: AuthThrottle,
@@ -62,6 +66,8 @@ pub(super) struct ApiState {
     pub(super) long_poll_turns: LongPollTurns,
     /// The workers that this process hears of.
     pub(super) workers: Arc<WorkerRegistry>,
+    /// Who watches the overview.
+    pub(super) pulse: PulseHub,
     /// Turns true when the server is shutting down.
     pub(super) closing: watch::Sender<bool>,
 }
@@ -81,6 +87,8 @@ impl ApiState {
             )),
             hosts,
             public_url: settings.public_url,
+            #[cfg(feature = "dashboard")]
+            has_dashboard: settings.dashboard,
             hides_payloads: settings.hides_payloads,
             throttle: AuthThrottle::default(),
             rates: Rates::default(),
@@ -94,6 +102,7 @@ impl ApiState {
             store_check: StoreCheck::default(),
             long_poll_turns: LongPollTurns::default(),
             workers: Arc::default(),
+            pulse: PulseHub::default(),
             closing: watch::Sender::new(false),
             limits: settings.limits,
             queue: settings.queue,

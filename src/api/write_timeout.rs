@@ -1,9 +1,12 @@
 //! Closes connections whose client reads its response too slowly: without this, one that reads a byte now and then would
-//! hold the response in memory for ever.
+//! hold the response in memory for ever. A stream of events has no end, and its client sends nothing: what counts there is that every
+//! write goes on in time.
 
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -11,23 +14,60 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep};
 
+use super::limits::STREAM_WRITE_TIMEOUT;
+
+/// Says of a connection that its response is a stream.
+#[derive(Debug, Clone, Default)]
+pub(super) struct StreamMark(Arc<AtomicU8>);
+
+const RESPONSE: u8 = 0;
+const STREAM: u8 = 1;
+const STREAM_OVER: u8 = 2;
+
+impl StreamMark {
+    /// The response that is being written is one.
+    pub(super) fn is_stream(&self) {
+        self.0.store(STREAM, Ordering::Relaxed);
+    }
+
+    /// Nothing is added to it: what is left must be read in time.
+    pub(super) fn is_over(&self) {
+        self.0.store(STREAM_OVER, Ordering::Relaxed);
+    }
+
+    fn state(&self) -> u8 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
 pub(super) struct WriteTimeout {
     stream: TcpStream,
     timeout: Duration,
     /// Runs from the first write that has to wait until the client sends something again.
     waiting: Option<Pin<Box<Sleep>>>,
+    mark: StreamMark,
 }
 
 impl WriteTimeout {
     pub(super) fn new(stream: TcpStream, timeout: Duration) -> Self {
-        Self { stream, timeout, waiting: None }
+        Self { stream, timeout, waiting: None, mark: StreamMark::default() }
+    }
+
+    /// By which it learns of streams.
+    pub(super) fn marked(mut self, mark: StreamMark) -> Self {
+        self.mark = mark;
+        self
     }
 
     fn within_timeout<T>(&mut self, context: &mut Context<'_>, wrote: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        let state = self.mark.state();
         if wrote.is_ready() {
+            if state == STREAM {
+                self.waiting = None;
+            }
             return wrote;
         }
-        let deadline = Instant::now() + self.timeout;
+        let deadline = Instant::now() + if state == RESPONSE { self.timeout } else { STREAM_WRITE_TIMEOUT };
         let waiting = self.waiting.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(deadline)));
         match waiting.as_mut().poll(context) {
             Poll::Ready(()) => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
@@ -42,6 +82,8 @@ impl AsyncRead for WriteTimeout {
         let read = Pin::new(&mut self.stream).poll_read(context, buf);
         if buf.filled().len() > before {
             self.waiting = None;
+            // The next request on this connection.
+            let _ = self.mark.0.compare_exchange(STREAM_OVER, RESPONSE, Ordering::Relaxed, Ordering::Relaxed);
         }
         read
     }

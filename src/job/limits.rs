@@ -128,6 +128,15 @@ pub const WORKERS_PAGE_MAX: usize = 200;
 /// 1,000 jobs of one worker are shown.
 pub const WORKER_JOBS_MAX: usize = 1000;
 
+/// 48 h of minutes: yesterday can be compared with today.
+pub const SERIES_MINUTES_KEPT: Duration = Duration::from_secs(48 * 3600);
+/// 90 days of hours: a quarter.
+pub const SERIES_HOURS_KEPT: Duration = Duration::from_secs(90 * 24 * 3600);
+/// 100 pairs of queue and kind have series of their own in one minute and process; the others are in the totals only.
+pub const SERIES_KEYS_MAX: usize = 100;
+/// 1,500 points in one answer: a day of minutes, two months of hours.
+pub const SERIES_POINTS_MAX: usize = 1500;
+
 /// 100,000 schedules: an hourly one for each of many tenants; all of them on one minute take some ten seconds to fire.
 pub const SCHEDULES_MAX: u64 = 100_000;
 /// 200 schedules on one page of a listing.

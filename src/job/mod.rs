@@ -3,6 +3,7 @@
 //! - [`JobRequest`] is what a caller sends, [`NewJob`] the same once validated, [`JobRecord`] a job as it is stored.
 //! - [`Lease`] is a claimed job, [`Outcome`] what a worker reports, [`AttemptRecord`] the history of one attempt.
 //! - [`schedule`] says when a schedule fires and what becomes of each tick.
+//! - [`problems`] says what is wrong, in sentences.
 //! - [`decide`](decide()) is the whole state machine; [`limits`] has every limit with its reason.
 //!
 //! Nothing here does I/O, waits or reads a clock: time and randomness are passed in. Jobs are kept by
@@ -26,12 +27,14 @@ mod name;
 mod new_job;
 pub mod operation;
 mod outcome;
+pub mod problems;
 mod progress;
 mod queue_settings;
 mod rate;
 mod record;
 mod retry;
 pub mod schedule;
+mod series;
 mod start_options;
 mod status;
 mod template;
@@ -63,6 +66,7 @@ pub use retry::RetryPolicy;
 pub use schedule::{
     CatchUp, Overlap, ScheduleRecord, ScheduleRefusal, ScheduleRequest, ScheduleSource, ScheduleSpec, ScheduleState,
 };
+pub use series::{Histogram, SeriesCounts, SeriesStep};
 pub use start_options::StartBy;
 pub use status::{NoSuchStatus, Status};
 pub use unique::{OnConflict, Unique, UniqueWhile};

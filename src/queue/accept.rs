@@ -66,7 +66,9 @@ impl Queue {
         if requests.is_empty() || requests.len() > BATCH_MAX {
             return Err(BatchError::Size { given: requests.len() });
         }
-        self.inner.store(self.check_all(requests).await?).await
+        let stored = self.inner.store(self.check_all(requests).await?).await?;
+        self.inner.count_enqueued(&stored);
+        Ok(stored)
     }
 
     /// As [`accept`](Self::accept), without storing it.

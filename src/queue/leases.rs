@@ -1,6 +1,7 @@
 //! Calls for workers: claim, extend and settle leases, reap expired ones, prune old jobs, and be notified of work and of
 //! cancellations. The worker and the lease routes of the API use these.
 
+use super::series::EndedAttempt;
 use super::{CancelListener, Queue};
 use crate::store::{
     Claim, Claimed, Extend, Extended, PerItem, Prune, Pruned, Reap, Reaped, Settle, Settled, StoreError, Wake,
@@ -11,7 +12,9 @@ use crate::store::{
 impl Queue {
     /// Claims jobs that are due, with a lease each. [`Worker`](crate::Worker) does this for you.
     pub async fn claim(&self, claim: Claim) -> Result<Claimed, StoreError> {
-        self.inner.store.claim(claim).await
+        let claimed = self.inner.store.claim(claim).await?;
+        self.inner.count_claimed(&claimed.leases);
+        Ok(claimed)
     }
 
     /// Extends leases; each answer says whether to go on. Due at a third of a lease.
@@ -21,12 +24,17 @@ impl Queue {
 
     /// Records the outcomes of attempts.
     pub async fn settle(&self, settles: Vec<Settle>) -> PerItem<Settled> {
-        self.inner.store.settle(settles).await
+        let ended: Vec<EndedAttempt> = settles.iter().map(EndedAttempt::from).collect();
+        let answers = self.inner.store.settle(settles).await;
+        self.inner.count_settled(&ended, &answers);
+        answers
     }
 
     /// Ends attempts whose leases have expired, of any worker.
     pub async fn reap(&self, reap: Reap) -> Result<Vec<Reaped>, StoreError> {
-        self.inner.store.reap(reap).await
+        let reaped = self.inner.store.reap(reap).await?;
+        self.inner.count_reaped(&reaped);
+        Ok(reaped)
     }
 
     /// Deletes jobs that finished long enough ago.

@@ -26,10 +26,12 @@ mod operators;
 mod payload_check;
 #[cfg(test)]
 mod payload_check_cases;
+mod pulse;
 mod registry;
 mod schedule;
 mod schedules;
 mod schema_budget;
+mod series;
 mod sessions;
 mod similar_names;
 mod viewer;
@@ -54,6 +56,7 @@ use self::cancels::Cancels;
 use self::open::{Backend, OpenedStore};
 use self::registry::KindRegistry;
 use self::schedules::ScheduleChanges;
+use self::series::SeriesRecorder;
 use crate::job::limits::{PAGE_MAX, QUEUES_PAGE_MAX};
 use crate::job::{AttemptRecord, JobId, JobRecord, JobRequest, Json, Kind, KindDefinition, Limits, NewJob};
 use crate::store::{Actor, Enqueued, List, OpenError, Page, Stats, StatsRequest, Store, StoreError, Wake};
@@ -111,6 +114,7 @@ struct Inner {
     /// Of this process: what workers are told.
     worker_changes: Wake,
     operation_changes: Wake,
+    series: SeriesRecorder,
 }
 
 /// Opening, enqueueing and reading.
@@ -149,6 +153,7 @@ impl Queue {
             schedule_changes,
             worker_changes,
             operation_changes,
+            series: SeriesRecorder::default(),
         };
         Self { inner: Arc::new(inner), by: None }
     }

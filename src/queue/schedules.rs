@@ -233,7 +233,10 @@ impl Queue {
             let job = self.scheduled_job(&spec, &name, at).await?;
             let run = RunSchedule::new(name.clone(), found.revision, at, job).by(self.actor());
             match self.inner.store.run_schedule(run).await? {
-                ScheduleRan::Enqueued(enqueued) => return Ok(enqueued),
+                ScheduleRan::Enqueued(enqueued) => {
+                    self.inner.count_enqueued(std::slice::from_ref(&enqueued));
+                    return Ok(enqueued);
+                }
                 ScheduleRan::NotFound => return Err(ScheduleError::NotFound { name }),
                 ScheduleRan::RevisionDiffers => continue,
             }
@@ -320,6 +323,7 @@ impl Queue {
                 tracing::warn!(schedule = %ticked.name, tick = %at, reason, "the job of a tick was refused");
             }
             let fired = ticked.jobs.iter().filter(|(_, job)| new.contains(&job.id()));
+            self.inner.count_scheduled(fired.clone().map(|(_, job)| job));
             let late = |at: Timestamp| now.as_millisecond().saturating_sub(at.as_millisecond()).max(0) as u64;
             pass.lateness_ms.extend(fired.map(|(at, _)| late(*at)));
             let counts = [

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::Queue;
 use crate::job::limits::{WORKERS_MAX, WORKERS_PAGE_MAX};
-use crate::job::{Told, WorkerId, WorkerState};
+use crate::job::{Told, WorkerId, WorkerRecord, WorkerState};
 use crate::store::{
     ListWorkers, PruneWorkers, StoreError, TellWorker, WakeListener, WorkerDetail, WorkerPage, WorkerReport,
 };
@@ -34,10 +34,15 @@ impl Queue {
         self.inner.store.workers(ListWorkers { limit: list.limit.clamp(1, WORKERS_PAGE_MAX), ..list }).await
     }
 
+    /// Reads every worker that was seen within a day, at most 10,000.
+    pub async fn all_workers(&self) -> Result<Vec<WorkerRecord>, StoreError> {
+        Ok(self.inner.store.workers(ListWorkers::new().limit(WORKERS_MAX)).await?.workers)
+    }
+
     /// Counts workers by state.
     pub async fn worker_counts(&self) -> Result<BTreeMap<WorkerState, usize>, StoreError> {
         let mut counts: BTreeMap<_, _> = WorkerState::ALL.into_iter().map(|state| (state, 0)).collect();
-        for worker in self.inner.store.workers(ListWorkers::new().limit(WORKERS_MAX)).await?.workers {
+        for worker in self.all_workers().await? {
             *counts.entry(worker.state()).or_default() += 1;
         }
         Ok(counts)

@@ -5,7 +5,7 @@
 //! `worker` and `api`.
 //!
 //! Nothing here knows how a job is stored, run or served. `roles` puts the other rooms together as told by `settings`,
-//! `cli` talks to a running server over HTTP, `bench` measures.
+//! `cli` talks to a running server over HTTP, `bench` measures, `demo` shows.
 
 #![cfg_attr(
     not(all(
@@ -23,6 +23,9 @@
 pub mod bench;
 mod cli;
 mod command_line;
+// A server with a file of its own.
+#[cfg(all(feature = "api", feature = "sqlite", feature = "worker"))]
+mod demo;
 mod exit;
 mod log_writer;
 mod logging;

@@ -79,6 +79,8 @@ pub fn steadfast() -> ExitCode {
         }
         #[cfg(all(feature = "api", feature = "postgres", feature = "sqlite", feature = "worker"))]
         Some(("bench", matches)) => bench(matches),
+        #[cfg(all(feature = "api", feature = "sqlite", feature = "worker"))]
+        Some(("demo", matches)) => demo(matches),
         Some((name, given)) => match Role::ALL.into_iter().find(|role| role.name() == name) {
             Some(role) => run_role(role, given),
             None => return operate(&matches, target),
@@ -95,10 +97,13 @@ pub fn role(role: Role, program: &'static str) -> ExitCode {
 }
 
 fn run_role(role: Role, matches: &ArgMatches) -> Result<()> {
-    let settings = Settings::new(resolved(matches)?)?;
-    let _logging = logging::start(&settings).context("cannot start threads")?;
+    run_with(role, &Settings::new(resolved(matches)?)?)
+}
+
+fn run_with(role: Role, settings: &Settings) -> Result<()> {
+    let _logging = logging::start(settings).context("cannot start threads")?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start threads")?;
-    let ended = runtime.block_on(role.run(&settings));
+    let ended = runtime.block_on(role.run(settings));
     // Whatever still runs now was given up on: it must not keep the process from ending.
     runtime.shutdown_background();
     ended
@@ -145,6 +150,14 @@ fn completions(matches: &ArgMatches) -> Result<()> {
 #[cfg(all(feature = "api", feature = "postgres", feature = "sqlite", feature = "worker"))]
 fn bench(matches: &ArgMatches) -> Result<()> {
     super::bench::run(super::bench::Bench::from_arg_matches(matches).unwrap_or_else(|error| error.exit()))
+}
+
+#[cfg(all(feature = "api", feature = "sqlite", feature = "worker"))]
+fn demo(matches: &ArgMatches) -> Result<()> {
+    let demo = super::demo::Demo::new(matches)?;
+    let settings = Settings::new(demo.settings()?)?;
+    demo.fill();
+    run_with(Role::Serve, &settings)
 }
 
 fn operate(matches: &ArgMatches, target: cli::Target) -> ExitCode {

@@ -27,7 +27,6 @@ mod jobs;
 mod lease_requests;
 mod limits;
 mod list;
-#[cfg(any(feature = "api", feature = "postgres", feature = "sqlite", feature = "worker"))]
 mod log_throttle;
 mod metrics;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
@@ -35,8 +34,10 @@ mod operation_steps;
 mod operations;
 #[cfg(feature = "postgres")]
 pub mod postgres;
+mod pulse;
 mod retry_policies;
 mod schedules;
+mod series;
 mod sessions;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
@@ -76,7 +77,6 @@ pub use limits::{
     DeleteGroup, LimitItem, LimitStore, LimitsPage, LimitsRequest, PutGroup, PutQueue, QueueLimits, SettingsPut,
 };
 pub use list::{Cursor, List, NotACursor, Order, Page};
-#[cfg(any(feature = "api", feature = "postgres", feature = "sqlite", feature = "worker"))]
 pub(crate) use log_throttle::warn_throttled;
 pub(crate) use metrics::StoreMetrics;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
@@ -86,12 +86,18 @@ pub use operations::{
     BeginOperation, ChangeOperation, ListOperations, OperationBegun, OperationChange, OperationChanged, OperationPage,
     OperationPreview, OperationRecord, OperationStep, OperationStore, OperationTally, PreviewOperation, Selection,
 };
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+pub(crate) use pulse::{DUE_LANES_MAX, DUE_MAX, DUE_OF_LANE_MAX, KIND_COUNTS_MAX, PAUSED_MAX, due_by_kind};
+pub use pulse::{DueJobs, PausedQueue, PulseFacts, PulseStore};
 pub use retry_policies::RetryPolicies;
 pub use schedules::{
     DeleteSchedule, DueSchedules, ListSchedules, ListTicks, PauseSchedule, PutSchedule, ResumeSchedule, RunSchedule,
     ScheduleDeleted, SchedulePage, SchedulePut, ScheduleRan, ScheduleStore, ScheduleTicked, SchedulesDue,
     SchedulesSynced, SyncSchedules, TickSchedule,
 };
+pub use series::{PruneSeries, ReadSeries, SeriesOf, SeriesRead, SeriesRow, SeriesStore};
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+pub(crate) use series::{SERIES_ROWS_MAX, added_up_to_hour, next_hour};
 pub use sessions::{DeleteSession, PruneTokens, PutSession, SessionParent, SessionRecord, SessionStore, TouchTokens};
 pub use stats::{Counts, QueueStats, Stats, StatsRequest};
 pub use token::{LastAdmin, NoSuchScope, Scope, TokenDeleted, TokenList, TokenPut, TokenRecord};
@@ -108,7 +114,7 @@ type EnqueueAnswer = Result<Vec<Enqueued>, Vec<KeyTaken>>;
 /// One result per item: an item that fails does not fail the others. The outer error is of the whole call.
 pub type PerItem<T> = Result<Vec<Result<T, StoreError>>, StoreError>;
 
-/// A store: jobs, catalog, schedules, limits, audit, sessions, groups of errors, workers and operations in one database. Implemented by `SqliteStore`, `PostgresStore` and [`Wrapped`].
+/// A store: jobs, catalog, schedules, limits, audit, sessions, groups of errors, workers, operations and series in one database. Implemented by `SqliteStore`, `PostgresStore` and [`Wrapped`].
 #[async_trait]
 pub trait Store:
     JobStore
@@ -120,6 +126,8 @@ pub trait Store:
     + ErrorStore
     + WorkerStore
     + OperationStore
+    + SeriesStore
+    + PulseStore
 {
     /// Checks in one round trip that the store answers and takes writes. A full disk is not an error here: to free space,
     /// finished jobs must be removed, which takes a server that is ready.

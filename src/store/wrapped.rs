@@ -1,6 +1,7 @@
 //! A wrapper that runs code before and after every call of a store: metrics, and whatever an embedder or a test wants to
 //! record, refuse or delay.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -10,8 +11,8 @@ use super::sealed::Sealed;
 use super::*;
 use crate::job::schedule::{ScheduleRecord, TickRecord};
 use crate::job::{
-    AttemptRecord, Fingerprint, JobFacts, JobId, JobRecord, KindDefinition, NewJob, OperationId, QueueFacts, QueueName,
-    ScheduleName, Told, WorkerId,
+    AttemptRecord, Fingerprint, JobFacts, JobId, JobRecord, Kind, KindDefinition, NewJob, OperationId, QueueFacts,
+    QueueName, ScheduleName, Told, WorkerId,
 };
 
 /// Code that runs before and after every call of a store. See [`Wrapped`].
@@ -230,6 +231,16 @@ around_every_verb! {
             (|answer: &Result<OperationPage, _>| answer.as_ref().ok().map(|page| page.operations.len()));
         change_operation ChangeOperation(change: super::ChangeOperation) -> Result<OperationChanged, StoreError>, one;
         step_operation StepOperation() -> Result<OperationStep, StoreError>, one;
+    }
+    SeriesStore {
+        write_series WriteSeries(rows: Vec<SeriesRow>) -> Result<(), StoreError>, one;
+        series Series(read: ReadSeries) -> Result<SeriesRead, StoreError>,
+            (|answer: &Result<SeriesRead, _>| answer.as_ref().ok().map(|read| read.rows.len()));
+        prune_series PruneSeries(prune: super::PruneSeries) -> Result<bool, StoreError>, one;
+    }
+    PulseStore {
+        pulse Pulse() -> Result<PulseFacts, StoreError>, one;
+        kind_counts KindCounts() -> Result<BTreeMap<Kind, Counts>, StoreError>, one;
     }
     Store {
         ping Ping() -> Result<(), StoreError>, one;

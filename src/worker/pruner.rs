@@ -1,12 +1,12 @@
-//! Deletes finished jobs and the audit after their retention, tokens and sessions that have expired, and workers that have been gone for
-//! a day, in small steps.
+//! Deletes finished jobs and the audit after their retention, tokens and sessions that have expired, workers that have been gone for
+//! a day, and statistics, which it also adds up to hours; in small steps.
 
 use std::time::Duration;
 
 use super::Retention;
 use crate::job::JobId;
 use crate::queue::Queue;
-use crate::store::{Prune, PruneAudit, PruneTokens, PruneWorkers, StoreError};
+use crate::store::{Prune, PruneAudit, PruneSeries, PruneTokens, PruneWorkers, StoreError};
 
 /// 10 min: retention is counted in days.
 const INTERVAL: Duration = Duration::from_secs(600);
@@ -28,6 +28,7 @@ pub(super) async fn run(queue: Queue, retention: Retention) {
             tracing::warn!(?error, "cannot remove old entries of the audit; trying again later");
         }
         prune_tokens(&queue).await;
+        prune_series(&queue).await;
         if let Err(error) = queue.prune_workers(PruneWorkers::new(KEEP_WORKERS, BATCH)).await {
             tracing::warn!(?error, "cannot remove workers that are gone; trying again later");
         }
@@ -41,6 +42,20 @@ async fn prune_tokens(queue: &Queue) {
             Ok(_) => return,
             Err(error) => {
                 tracing::warn!(?error, "cannot remove expired tokens and sessions; trying again later");
+                return;
+            }
+        }
+    }
+}
+
+/// Adds minutes up to hours as well.
+async fn prune_series(queue: &Queue) {
+    loop {
+        match queue.prune_series(PruneSeries::up_to(BATCH)).await {
+            Ok(true) => tokio::time::sleep(STEP_PAUSE).await,
+            Ok(false) => return,
+            Err(error) => {
+                tracing::warn!(?error, "cannot add up or remove old statistics; trying again later");
                 return;
             }
         }

@@ -32,7 +32,7 @@ const ADMIN: &str = "the-operators-own-token";
 const ANY: &str = "any";
 
 /// The whole table: what each route asks for. A route that is missing here fails the test.
-pub(crate) const TABLE: [(&str, &str, &str); 59] = [
+pub(crate) const TABLE: [(&str, &str, &str); 63] = [
     ("post", "/jobs", "enqueue"),
     ("post", "/jobs/batch", "enqueue"),
     ("get", "/jobs", "read"),
@@ -45,6 +45,10 @@ pub(crate) const TABLE: [(&str, &str, &str); 59] = [
     ("get", "/queues/{queue}/explain", "read"),
     ("get", "/kinds", "read"),
     ("get", "/stats", "read"),
+    ("get", "/pulse", "read"),
+    ("get", "/pulse/stream", "read"),
+    ("get", "/problems", "read"),
+    ("get", "/series", "read"),
     ("get", "/workers", "read"),
     ("get", "/workers/{worker}", "read"),
     ("post", "/workers/{worker}/drain", "operate"),

@@ -13,6 +13,8 @@ mod audit;
 mod canary;
 mod caps;
 mod connections;
+#[cfg(feature = "dashboard")]
+mod dashboard;
 mod errors;
 mod explain;
 mod hostile;
@@ -29,6 +31,7 @@ mod operators;
 mod outage;
 mod payloads;
 mod presence;
+mod pulse;
 mod queue_pages;
 mod schedules;
 mod schema;

@@ -80,6 +80,8 @@ fn with_things_that_exist(ids: &[Value]) -> Value {
         fields["tz"] = json!({"type": ["string", "null"], "enum": ["Europe/Berlin", "UTC", "Berlin", null]});
     }
     schemas["LeaseRequest"]["properties"]["wait_ms"]["maximum"] = json!(20);
+    // A stream has no end that could be waited for; `pulse` has tests of its own.
+    document["paths"].as_object_mut().unwrap().remove("/pulse/stream").unwrap();
     for (path, item) in document["paths"].as_object_mut().unwrap() {
         if path.starts_with("/schedules/{name}") {
             for operation in item.as_object_mut().unwrap().values_mut() {

@@ -2,15 +2,18 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
 
+mod alerts;
 mod audit;
 mod bench;
 mod bulk;
 mod canary;
 mod command_line;
 mod config;
+mod demo;
 mod errors;
 mod failures;
 mod fleet;
+mod health;
 mod housekeeping;
 mod job_lists;
 mod limits;
@@ -24,6 +27,7 @@ mod startup;
 #[path = "../support/mod.rs"]
 mod support;
 mod terminal;
+mod top;
 mod watching;
 mod workers;
 #[path = "../support/programs.rs"]

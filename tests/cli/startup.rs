@@ -124,11 +124,12 @@ fn an_address_of_the_network_needs_a_token() {
     assert!(done.one_line(1).contains("STEADFAST_ADMIN_TOKEN"), "{}", done.stderr);
     let mut command = world.steadfast();
     command.args(["serve", "--api-bind-addr", "0.0.0.0:0"]).env("STEADFAST_ADMIN_TOKEN", "a-token-of-some-length");
+    command.env("STEADFAST_DASHBOARD", "off");
     let server = Running::start(command);
     until("the banner is complete", || server.banner().contains("Ctrl-C").then_some(()));
     let (banner, port) = (server.banner(), server.url.rsplit(':').next().unwrap().to_owned());
     assert!(banner.contains("needs a token"), "{banner}");
-    // What it tells to do works: no browser can open /docs, nothing connects to 0.0.0.0, and 8080 is another server.
+    // What it tells to do works: without a login no browser can open /docs, nothing connects to 0.0.0.0, and 8080 is another server.
     assert!(!banner.contains("/docs\n") && banner.contains("/api-docs/openapi.json"), "{banner}");
     assert!(banner.contains(&format!("`steadfast jobs list --url http://127.0.0.1:{port}`")), "{banner}");
     assert!(banner.contains("-H \"authorization: Bearer $STEADFAST_TOKEN\""), "{banner}");
@@ -171,9 +172,12 @@ fn the_banner_tells_where_and_how() {
     until("the banner is complete", || server.banner().contains("Ctrl-C").then_some(()));
     let (url, banner) = (&server.url, server.banner());
     let watch = format!("`steadfast jobs list --url {url}`");
-    for part in [&**url, &format!("{url}/docs"), "sqlite://steadfast.db", "curl ", &watch] {
+    for part in
+        [&**url, &format!("Dashboard {url}/ui/\n"), &format!("{url}/docs"), "sqlite://steadfast.db", "curl ", &watch]
+    {
         assert!(banner.contains(part), "{part} is missing: {banner}");
     }
+    assert_eq!(get(&format!("{url}/ui/"), None).0, 200);
     // Its example is a command that works.
     let example = banner.split_once("Enqueue a first job:").unwrap().1.split("Watch").next().unwrap().to_owned();
     let done = ended(world.program("sh").args(["-c", &example]).env("NO_PROXY", "*"));

@@ -49,6 +49,7 @@ mod reap;
 mod redrive;
 mod retry;
 mod schedules;
+mod series;
 mod sessions;
 mod settle;
 #[cfg(feature = "sqlite")]

@@ -411,6 +411,18 @@ macro_rules! conformance_suite {
                 no_more_than_ten_thousand_are_kept_and_who_is_gone_makes_room,
                 explain_knows_who_asks_for_a_job_and_who_has_room,
             );
+            cases!($world, series:
+                rows_come_back_as_they_were_written,
+                a_row_that_is_written_again_is_replaced_and_that_of_another_process_is_not,
+                rows_of_a_span_come_oldest_first,
+                hours_that_have_ended_are_added_up_and_counted_once,
+                minutes_go_after_two_days_and_hours_after_ninety,
+                what_is_due_is_counted_by_queue_and_kind,
+                more_than_can_be_counted_is_at_least_so_many,
+                of_a_strict_group_only_the_first_job_is_due,
+                a_paused_queue_says_who_paused_it_and_when,
+                jobs_are_counted_by_kind_and_status_over_all_queues,
+            );
             cases!($world, limit_races:
                 eight_claimers_are_never_over_limits_of_one,
                 eight_claimers_are_never_over_limits_of_five,

@@ -183,7 +183,6 @@ async fn s28(scenario: &str, store: Store) {
     }
     over.store(true, Ordering::SeqCst);
     let grown = grown.load(Ordering::SeqCst);
-    assert!(grown <= GROWTH_MAX_KIB, "{scenario}: memory grew by {} MiB", grown / 1024);
     memory.end();
     let mut took = probes.end();
     took.sort_unstable();
@@ -198,7 +197,15 @@ async fn s28(scenario: &str, store: Store) {
         grown / 1024,
         beats.len()
     );
-    assert!(p99 < PROBE_MAX, "{scenario}: probes wait: p99 {p99:?} of {}", took.len());
+    // Told together: the same bug can show first in either.
+    let mut harm = Vec::new();
+    if p99 >= PROBE_MAX {
+        harm.push(format!("probes wait: p99 {p99:?} of {}", took.len()));
+    }
+    if grown > GROWTH_MAX_KIB {
+        harm.push(format!("memory grew by {} MiB", grown / 1024));
+    }
+    assert!(harm.is_empty(), "{scenario}: {}", harm.join("; "));
     assert!(beats.iter().all(|answer| answer == "ok"), "{scenario}: a lease was lost: {beats:?}");
     for (attack, answers) in told.iter().enumerate() {
         assert!(!answers.is_empty(), "{scenario}: attack {attack} was never answered");

@@ -13,8 +13,10 @@ mod kind;
 mod lease;
 mod limits;
 mod operation;
+mod pulse;
 mod queue;
 mod schedule;
+mod series;
 mod session;
 mod strict_json;
 mod token;
@@ -42,10 +44,15 @@ pub(super) use operation::{
     FilterText, OperationPatch, OperationPreview, OperationPreviewRequest, OperationStateName, OperationSubmission,
     OperationView,
 };
-pub(super) use queue::{QueueView, RatesView, StatsView};
+pub(super) use pulse::{
+    DueView, FlowRates, KindActivity, ListedKind, ListedQueue, ProblemView, PulseQueue, PulseShape, PulseView,
+    QueueActivity, QueueWorkers, WorkerCounts,
+};
+pub(super) use queue::{QueueView, RatesView, StatsView, StatusCounts};
 pub(super) use schedule::{
     Preview, PreviewRequest, RunRequest, RunView, ScheduleDeclaration, ScheduleStateName, ScheduleView, TickView,
 };
+pub(super) use series::SeriesView;
 pub(super) use session::{NewSession, SessionView};
 pub(super) use strict_json::{Nul, check_json};
 pub(super) use token::{NewToken, TokenMade, TokenView};

@@ -9,7 +9,7 @@ use ureq::http::{Method, Request, Uri};
 
 use super::Target;
 use super::request_error::no_answer;
-pub(super) use super::request_error::{ErrorResponse, RequestError};
+pub(in crate::server) use super::request_error::{ErrorResponse, RequestError};
 use crate::server::exit::{Exit, ExitError};
 use crate::server::settings::read_secret_file;
 
@@ -21,7 +21,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(70);
 
 /// A server to talk to.
-pub(super) struct Client {
+pub(in crate::server) struct Client {
     agent: ureq::Agent,
     base: String,
     token: Option<BearerToken>,
@@ -34,15 +34,15 @@ struct BearerToken {
 }
 
 /// An answer with a 2xx.
-pub(super) struct Answer {
+pub(in crate::server) struct Answer {
     pub(super) status: u16,
-    pub(super) json: Value,
+    pub(in crate::server) json: Value,
     /// The cursor of the next page, if there is one.
     pub(super) next: Option<String>,
 }
 
 impl Client {
-    pub(super) fn new(target: &Target) -> Result<Self> {
+    pub(in crate::server) fn new(target: &Target) -> Result<Self> {
         let usage = |message: String| ExitError::new(Exit::Usage, message);
         let base = target.url().trim_end_matches('/').to_owned();
         let uri: Uri = base.parse().map_err(|_| usage(format!("--url {base:?} is not a URL")))?;
@@ -66,7 +66,7 @@ impl Client {
         Ok(Self { agent: config.build().new_agent(), base, token: token()? })
     }
 
-    pub(super) fn get(&self, path: &str) -> Result<Answer, RequestError> {
+    pub(in crate::server) fn get(&self, path: &str) -> Result<Answer, RequestError> {
         self.send(Method::GET, path, None)
     }
 
@@ -101,7 +101,7 @@ impl Client {
         }
     }
 
-    pub(super) fn post(&self, path: &str, body: Option<&Value>) -> Result<Answer, RequestError> {
+    pub(in crate::server) fn post(&self, path: &str, body: Option<&Value>) -> Result<Answer, RequestError> {
         self.send(Method::POST, path, body.map(Value::to_string))
     }
 
@@ -114,7 +114,7 @@ impl Client {
         self.send(Method::PATCH, path, Some(body.to_string()))
     }
 
-    pub(super) fn put(&self, path: &str, body: &Value) -> Result<Answer, RequestError> {
+    pub(in crate::server) fn put(&self, path: &str, body: &Value) -> Result<Answer, RequestError> {
         self.send(Method::PUT, path, Some(body.to_string()))
     }
 

@@ -8,10 +8,11 @@ mod ask;
 mod audit;
 mod bulk;
 mod chosen_jobs;
-mod client;
+pub(super) mod client;
 mod enqueue;
 mod errors;
 mod format;
+mod health;
 mod job_list;
 mod jobs;
 mod kinds;
@@ -24,6 +25,7 @@ mod schedules;
 mod stats;
 pub(super) mod table;
 mod tokens;
+mod top;
 mod watch;
 mod why;
 mod workers;
@@ -32,6 +34,8 @@ use anyhow::Result;
 use clap::{Args, Subcommand};
 
 use self::client::Client;
+#[cfg(all(feature = "api", feature = "worker"))]
+pub(super) use self::health::reachable;
 use super::exit::Exit;
 
 /// The commands.
@@ -59,6 +63,10 @@ pub(super) enum ClientCommand {
     Audit(audit::Audit),
     /// Show how many jobs there are, and how fast they come and go
     Stats(stats::Stats),
+    /// Ask a process whether it is ready: exit 0 if it is, 1 and the reason if not
+    Health(health::Health),
+    /// Watch everything at once: what is wrong, queues, workers and operations
+    Top(top::Top),
 }
 
 /// Where a server is unless said otherwise; also where `serve` listens then.
@@ -78,8 +86,12 @@ pub(super) struct Target {
 
 impl Target {
     fn url(&self) -> String {
+        self.given_url().unwrap_or_else(|| DEFAULT_URL.to_owned())
+    }
+
+    fn given_url(&self) -> Option<String> {
         let variable = || std::env::var("STEADFAST_URL").ok().filter(|url| !url.is_empty());
-        self.url.clone().or_else(variable).unwrap_or_else(|| DEFAULT_URL.to_owned())
+        self.url.clone().or_else(variable)
     }
 }
 
@@ -97,6 +109,8 @@ impl ClientCommand {
             Self::Tokens(command) => &mut command.target,
             Self::Audit(command) => &mut command.target,
             Self::Stats(command) => &mut command.target,
+            Self::Health(command) => &mut command.target,
+            Self::Top(command) => &mut command.target,
         }
     }
 }
@@ -118,5 +132,7 @@ pub(super) fn run(mut command: ClientCommand, before: Target) -> Result<Exit> {
         ClientCommand::Tokens(command) => command.run(),
         ClientCommand::Audit(command) => command.run(),
         ClientCommand::Stats(command) => command.run(),
+        ClientCommand::Health(command) => command.run(),
+        ClientCommand::Top(command) => command.run(),
     }
 }

@@ -9,7 +9,7 @@ use crate::server::exit::{Exit, ExitError};
 
 /// Why there is no such answer.
 #[derive(Debug)]
-pub(super) enum RequestError {
+pub(in crate::server) enum RequestError {
     /// Nobody answered; whether the request was carried out is not known. In words that name the way out.
     Unreachable(String),
     /// The server said no.
@@ -18,7 +18,7 @@ pub(super) enum RequestError {
 
 /// What a refusal says.
 #[derive(Debug)]
-pub(super) struct ErrorResponse {
+pub(in crate::server) struct ErrorResponse {
     pub(super) status: u16,
     pub(super) detail: String,
     /// The items of a batch that are at fault, by index.

@@ -54,7 +54,8 @@ impl Table {
         self.render(terminal_width(), colours_wanted())
     }
 
-    fn render(&self, terminal_width: Option<usize>, coloured: bool) -> String {
+    /// As it would be printed on a terminal of this width.
+    pub(in crate::server) fn render(&self, terminal_width: Option<usize>, coloured: bool) -> String {
         let layout = self.layout(terminal_width);
         let header: Vec<String> = self.header.iter().map(|&name| name.to_owned()).collect();
         let mut text = String::new();

@@ -120,12 +120,15 @@ pub(super) fn api_settings(settings: &Settings, queue: Queue, background: &Backg
         .connections_per_address(settings.max_connections_per_address)
         .enqueues_in_flight(settings.max_enqueues_in_flight)
         .shutdown_grace(settings.shutdown_grace.min(REQUESTS_GRACE_MAX));
-    ApiSettings::new(queue)
+    let api = ApiSettings::new(queue)
         .admin_token(settings.admin_token.clone())
         .hosts(&settings.api_hosts)
         .public_url(settings.public_url.as_deref().and_then(|url| url.parse().ok()))
         .hide_payloads(settings.hide_payloads)
         .lease(settings.lease)
         .ready_checks(background.checks())
-        .limits(limits)
+        .limits(limits);
+    #[cfg(feature = "dashboard")]
+    let api = api.dashboard(settings.dashboard);
+    api
 }

@@ -2,11 +2,11 @@
 
 use std::fmt::Display;
 #[cfg(all(feature = "api", feature = "worker"))]
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 
 use super::crew::{KindState, State};
 #[cfg(all(feature = "api", feature = "worker"))]
-use crate::server::cli::DEFAULT_URL;
+use crate::server::cli::{DEFAULT_URL, reachable};
 use crate::server::settings::{Executor, Settings, without_password};
 
 /// What every role says that runs or accepts simulated jobs.
@@ -54,18 +54,22 @@ pub(super) fn banner(facts: &Facts) -> String {
     let url = reachable(facts.address);
     // The token itself is not ours to print; its variable is the one that the command line reads.
     let bearer = "-H \"authorization: Bearer $STEADFAST_TOKEN\"";
+    let has_dashboard = cfg!(feature = "dashboard") && settings.dashboard;
     let (access, docs, header) = if facts.open {
         ("open to every program on this machine", format!("{url}/docs"), String::new())
+    } else if has_dashboard {
+        ("needs a token", format!("{url}/docs, after a login to the dashboard"), format!(" {bearer}"))
     } else {
         // A browser cannot send a token, so /docs does not open in one.
         let document = format!("docs/api.md; curl -s {bearer} {url}/api-docs/openapi.json");
         ("needs a token", document, format!(" {bearer}"))
     };
+    let pages = if has_dashboard { format!("  Dashboard {url}/ui/\n") } else { String::new() };
     format!(
         r#"steadfast {version} is ready
 
   API       http://{address}  ({access})
-  Docs      {docs}
+{pages}  Docs      {docs}
   Store     {store}
   Workers   {workers}
 {kinds}
@@ -133,15 +137,4 @@ fn kinds(facts: &Facts) -> String {
         text.push_str(&format!("  {:<10}{line}\n", "Outbound"));
     }
     text
-}
-
-/// Where programs on this machine find it: "any address" is none to connect to.
-#[cfg(all(feature = "api", feature = "worker"))]
-fn reachable(mut address: SocketAddr) -> String {
-    match address.ip() {
-        IpAddr::V4(ip) if ip.is_unspecified() => address.set_ip(Ipv4Addr::LOCALHOST.into()),
-        IpAddr::V6(ip) if ip.is_unspecified() => address.set_ip(Ipv6Addr::LOCALHOST.into()),
-        _ => {}
-    }
-    format!("http://{address}")
 }

@@ -229,6 +229,7 @@ impl<T: Copy + Debug + Sync> Form for Choice<T> {
 
 /// `true` or `false`.
 pub(super) const SWITCH: &Choice<bool> = &Choice(&[("true", true), ("false", false)]);
+pub(super) const ON_OFF: &Choice<bool> = &Choice(&[("on", true), ("off", false)]);
 
 /// Names with commas between them.
 #[derive(Debug)]

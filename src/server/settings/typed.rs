@@ -48,6 +48,7 @@ pub(in crate::server) struct Settings {
     pub(in crate::server) max_payload_bytes: usize,
     pub(in crate::server) allow_undeclared_kinds: bool,
     pub(in crate::server) hide_payloads: bool,
+    pub(in crate::server) dashboard: bool,
     pub(in crate::server) admin_token: Option<String>,
     /// `None`: 4 × cores.
     pub(in crate::server) worker_concurrency: Option<usize>,
@@ -108,6 +109,7 @@ impl Settings {
             max_payload_bytes: resolved.get(&table::MAX_PAYLOAD_BYTES)?,
             allow_undeclared_kinds: resolved.get(&table::ALLOW_UNDECLARED_KINDS)?,
             hide_payloads: resolved.get(&table::HIDE_PAYLOADS)?,
+            dashboard: resolved.get(&table::DASHBOARD)?,
             admin_token: resolved.get_if_set(&table::ADMIN_TOKEN)?,
             worker_concurrency: resolved.get_if_set(&table::WORKER_CONCURRENCY)?,
             worker_queues: resolved.get_if_set(&table::WORKER_QUEUES)?,

@@ -24,6 +24,7 @@ const MIGRATIONS: &[MigrationStep] = &[
     MigrationStep::Transactional(include_str!("migrations/0003_schedules.sql")),
     MigrationStep::Transactional(include_str!("migrations/0004_limits.sql")),
     MigrationStep::Transactional(include_str!("migrations/0005_operations.sql")),
+    MigrationStep::Transactional(include_str!("migrations/0006_series.sql")),
 ];
 
 /// The versions of the tables that this program works on. While `min` is below `max`, programs of this version may
@@ -33,8 +34,8 @@ pub(super) struct SchemaVersions {
     pub(super) max: i32,
 }
 
-/// 5: operators' acts are written down since then.
-pub(super) const SUPPORTED: SchemaVersions = SchemaVersions { min: 5, max: MIGRATIONS.len() as i32 };
+/// 6: operators' acts are written down since 5, and series since then.
+pub(super) const SUPPORTED: SchemaVersions = SchemaVersions { min: 6, max: MIGRATIONS.len() as i32 };
 
 /// Which migrations have been applied.
 pub(super) const VERSIONS_TABLE: &str = "steadfast_migrations";

@@ -1,15 +1,19 @@
-//! What operators ask beside jobs, kinds, schedules and limits: the audit, workers, sessions, groups of errors, operations.
+//! What operators ask beside jobs, kinds, schedules and limits: the audit, workers, sessions, groups of errors, operations, series and
+//! overviews.
+
+use std::collections::BTreeMap;
 
 use async_trait::async_trait;
 
-use super::{PostgresStore, audit, errors, operation_steps, operations, sessions, worker_list, workers};
-use crate::job::{Fingerprint, OperationId, Told, WorkerId};
+use super::{PostgresStore, audit, errors, operation_steps, operations, pulse, series, sessions, worker_list, workers};
+use crate::job::{Fingerprint, Kind, OperationId, Told, WorkerId};
 use crate::store::{
-    AuditPage, AuditStore, BeginOperation, ChangeOperation, DeleteSession, ErrorPage, ErrorRecord, ErrorStore,
+    AuditPage, AuditStore, BeginOperation, ChangeOperation, Counts, DeleteSession, ErrorPage, ErrorRecord, ErrorStore,
     ListAudit, ListErrors, ListOperations, ListWorkers, OperationBegun, OperationChanged, OperationPage,
-    OperationPreview, OperationRecord, OperationStep, OperationStore, PreviewOperation, PruneAudit, PruneTokens,
-    PruneWorkers, PutSession, SessionRecord, SessionStore, SnoozeErrors, StoreError, TellWorker, TouchTokens,
-    UnsnoozeErrors, WorkerDetail, WorkerPage, WorkerReport, WorkerStore,
+    OperationPreview, OperationRecord, OperationStep, OperationStore, PreviewOperation, PruneAudit, PruneSeries,
+    PruneTokens, PruneWorkers, PulseFacts, PulseStore, PutSession, ReadSeries, SeriesRead, SeriesRow, SeriesStore,
+    SessionRecord, SessionStore, SnoozeErrors, StoreError, TellWorker, TouchTokens, UnsnoozeErrors, WorkerDetail,
+    WorkerPage, WorkerReport, WorkerStore,
 };
 
 #[async_trait]
@@ -112,5 +116,31 @@ impl OperationStore for PostgresStore {
 
     async fn step_operation(&self) -> Result<OperationStep, StoreError> {
         operation_steps::step_operation(&self.core).await
+    }
+}
+
+#[async_trait]
+impl SeriesStore for PostgresStore {
+    async fn write_series(&self, rows: Vec<SeriesRow>) -> Result<(), StoreError> {
+        series::write_series(&self.core, rows).await
+    }
+
+    async fn series(&self, read: ReadSeries) -> Result<SeriesRead, StoreError> {
+        series::series(&self.core, read).await
+    }
+
+    async fn prune_series(&self, prune: PruneSeries) -> Result<bool, StoreError> {
+        series::prune_series(&self.core, prune).await
+    }
+}
+
+#[async_trait]
+impl PulseStore for PostgresStore {
+    async fn pulse(&self) -> Result<PulseFacts, StoreError> {
+        pulse::pulse(&self.core).await
+    }
+
+    async fn kind_counts(&self) -> Result<BTreeMap<Kind, Counts>, StoreError> {
+        pulse::kind_counts(&self.core).await
     }
 }

@@ -5,8 +5,8 @@ use super::pool::quoted;
 use super::row::JOB_COLUMNS;
 use super::{
     audit, claim, counts, dead_groups, enqueue_unique, errors, explain, extend, group_scan, kinds, known, lane_scan,
-    lease_checks, limits, list, list_waiting, lookup, operation_jobs, operation_steps, operations, operator, queues,
-    reap, schedules, sessions, settle, stats, ticks, tokens, worker_list, workers,
+    lease_checks, limits, list, list_waiting, lookup, operation_jobs, operation_steps, operations, operator, pulse,
+    queues, reap, schedules, series, sessions, settle, stats, ticks, tokens, worker_list, workers,
 };
 use crate::planted::{Bug, planted};
 use crate::store::Order;
@@ -70,6 +70,7 @@ statements!(
     get: lookup::GET,
     group_dead: dead_groups::GROUP_DEAD,
     had_token: tokens::HAD_TOKEN,
+    kind_counts: pulse::KIND_COUNTS,
     kinds: kinds::KINDS,
     known: known::KNOWN,
     known_groups: dead_groups::KNOWN_GROUPS,
@@ -111,8 +112,10 @@ statements!(
     pause: queues::PAUSE,
     prune: operator::PRUNE,
     prune_audit: audit::PRUNE_AUDIT,
+    prune_series: series::PRUNE_SERIES,
     prune_tokens: sessions::PRUNE_TOKENS,
     prune_workers: workers::PRUNE_WORKERS,
+    pulse: pulse::PULSE,
     put_group: limits::PUT_GROUP,
     put_kind: kinds::PUT_KIND,
     put_queue: limits::PUT_QUEUE,
@@ -133,6 +136,10 @@ statements!(
     schedule_ran: schedules::SCHEDULE_RAN,
     schedule_ticks: schedules::SCHEDULE_TICKS,
     schedules: schedules::SCHEDULES,
+    series_hour: series::SERIES_HOUR,
+    series_minutes: series::SERIES_MINUTES,
+    series_of_each: series::SERIES_OF_EACH,
+    series_of_one: series::SERIES_OF_ONE,
     session: sessions::SESSION,
     settle: include_str!("settle.sql"),
     settle_answer: settle::SETTLE_ANSWER,
@@ -157,6 +164,7 @@ statements!(
     workers: worker_list::WORKERS,
     workers_seen: worker_list::WORKERS_SEEN,
     write_operation: operations::WRITE_OPERATION,
+    write_series: series::WRITE_SERIES,
     write_schedule: schedules::WRITE_SCHEDULE,
     write_ticked: ticks::WRITE_TICKED,
 );

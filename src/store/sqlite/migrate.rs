@@ -23,6 +23,7 @@ const MIGRATIONS: &[Migration] = &[
     Migration::Transactional(include_str!("migrations/0003_schedules.sql")),
     Migration::Transactional(include_str!("migrations/0004_limits.sql")),
     Migration::Transactional(include_str!("migrations/0005_operations.sql")),
+    Migration::Transactional(include_str!("migrations/0006_series.sql")),
 ];
 
 /// How one version becomes the next.

@@ -62,6 +62,7 @@ mod operations;
 mod operator_traits;
 mod owner;
 mod prune;
+mod pulse;
 #[cfg(test)]
 mod query_plans;
 mod queue_counts;
@@ -72,6 +73,7 @@ mod room;
 mod row;
 mod schedules;
 mod sections;
+mod series;
 mod sessions;
 mod settle;
 mod stats;

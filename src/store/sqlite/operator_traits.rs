@@ -1,16 +1,20 @@
-//! What operators ask beside jobs, kinds, schedules and limits: the audit, workers, sessions, groups of errors, operations.
+//! What operators ask beside jobs, kinds, schedules and limits: the audit, workers, sessions, groups of errors, operations, series and
+//! overviews.
+
+use std::collections::BTreeMap;
 
 use async_trait::async_trait;
 use rusqlite::Connection;
 
-use super::{SqliteStore, audit, errors, operation_steps, operations, sessions, workers};
-use crate::job::{Fingerprint, OperationId, Told, WorkerId};
+use super::{SqliteStore, audit, errors, operation_steps, operations, pulse, series, sessions, workers};
+use crate::job::{Fingerprint, Kind, OperationId, Told, WorkerId};
 use crate::store::{
-    AuditPage, AuditStore, BeginOperation, ChangeOperation, DeleteSession, ErrorPage, ErrorRecord, ErrorStore,
+    AuditPage, AuditStore, BeginOperation, ChangeOperation, Counts, DeleteSession, ErrorPage, ErrorRecord, ErrorStore,
     ListAudit, ListErrors, ListOperations, ListWorkers, OperationBegun, OperationChanged, OperationPage,
-    OperationPreview, OperationRecord, OperationStep, OperationStore, PreviewOperation, PruneAudit, PruneTokens,
-    PruneWorkers, PutSession, SessionRecord, SessionStore, SnoozeErrors, StoreError, TellWorker, TouchTokens,
-    UnsnoozeErrors, WorkerDetail, WorkerPage, WorkerReport, WorkerStore,
+    OperationPreview, OperationRecord, OperationStep, OperationStore, PreviewOperation, PruneAudit, PruneSeries,
+    PruneTokens, PruneWorkers, PulseFacts, PulseStore, PutSession, ReadSeries, SeriesRead, SeriesRow, SeriesStore,
+    SessionRecord, SessionStore, SnoozeErrors, StoreError, TellWorker, TouchTokens, UnsnoozeErrors, WorkerDetail,
+    WorkerPage, WorkerReport, WorkerStore,
 };
 
 #[async_trait]
@@ -121,5 +125,33 @@ impl OperationStore for SqliteStore {
 
     async fn step_operation(&self) -> Result<OperationStep, StoreError> {
         self.writer.write(operation_steps::StepOperation).await
+    }
+}
+
+#[async_trait]
+impl SeriesStore for SqliteStore {
+    async fn write_series(&self, rows: Vec<SeriesRow>) -> Result<(), StoreError> {
+        self.writer.write(series::WriteSeries(rows)).await
+    }
+
+    async fn series(&self, read: ReadSeries) -> Result<SeriesRead, StoreError> {
+        let now_micros = self.time.now_micros();
+        self.readers.read("series", move |connection| series::series(connection, &read, now_micros)).await
+    }
+
+    async fn prune_series(&self, prune: PruneSeries) -> Result<bool, StoreError> {
+        self.writer.write(prune).await
+    }
+}
+
+#[async_trait]
+impl PulseStore for SqliteStore {
+    async fn pulse(&self) -> Result<PulseFacts, StoreError> {
+        let (now_micros, path) = (self.time.now_micros(), self.path.clone());
+        self.readers.read("pulse", move |connection| pulse::pulse(connection, &path, now_micros)).await
+    }
+
+    async fn kind_counts(&self) -> Result<BTreeMap<Kind, Counts>, StoreError> {
+        self.readers.read("kind_counts", pulse::kind_counts).await
     }
 }

@@ -2,8 +2,8 @@
 
 use super::rows;
 use crate::server::settings::forms::{
-    AddressOrOff, Choice, Concurrency, DatabaseUrl, FilePath, LogFilter, Millis, Names, Number, SWITCH, SocketAddress,
-    Span, Text, TokenText, WebAddress,
+    AddressOrOff, Choice, Concurrency, DatabaseUrl, FilePath, LogFilter, Millis, Names, Number, ON_OFF, SWITCH,
+    SocketAddress, Span, Text, TokenText, WebAddress,
 };
 use crate::server::settings::kind_forms::BuiltInNames;
 use crate::server::settings::setting::{Optional, Required, optional, required};
@@ -133,6 +133,13 @@ rows! {
         SWITCH,
         "show payloads and results over the API only to tokens with the scope admin",
     );
+    DASHBOARD: Required<Choice<bool>> = required(
+        "dashboard",
+        "STEADFAST_DASHBOARD",
+        "on",
+        ON_OFF,
+        "serve the dashboard below /ui/",
+    ).needs(("dashboard", cfg!(feature = "dashboard")));
     ADMIN_TOKEN: Optional<TokenText> = optional(
         "admin_token",
         "STEADFAST_ADMIN_TOKEN",
