@@ -223,11 +223,12 @@ export class Worker {
 /** The version of this package, as the server lists it with its workers. test/package.test.ts compares it with package.json. */
 export const VERSION = "0.1.0";
 
+/** What can be declared of what is shown: answers grow, and a field that the server does not take would be refused. */
 function declared(kind: Kind | undefined): KindDeclaration {
   if (kind === undefined) return {};
-  const { kind: _, built_in: __, hidden, ...rest } = kind;
-  const fields = Object.entries(rest).filter(([, value]) => value !== null && value !== undefined);
-  return { ...(Object.fromEntries(fields) as KindDeclaration), ...(hidden.length > 0 ? { hidden } : {}) };
+  const { schema, queue, priority, max_attempts, timeout_ms, retry, concurrency, rate, hidden } = kind;
+  const fields = { schema, queue, priority, max_attempts, timeout_ms, retry, concurrency, rate, hidden: hidden.length > 0 ? hidden : null };
+  return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== null && value !== undefined));
 }
 
 function wanted(options: KindOptions): KindDeclaration {

@@ -220,6 +220,21 @@ test("kinds are declared when the server is back, and one that is refused does n
   server.close();
 });
 
+test("a declaration contains only what can be declared, however much the server shows of a kind", async () => {
+  const shown = { kind: "k", built_in: false, hidden: ["/card"], queue: null, concurrency: 3, counts: { queued: 1 }, of_a_later_version: true };
+  let declaration: unknown;
+  const server = await scriptedServer((seen) => {
+    if (seen.path === "/kinds") return { body: [shown] };
+    if (seen.method === "PUT") declaration = seen.body;
+    return { status: seen.method === "PUT" ? 200 : 503, body: {} };
+  });
+  const worker = new Worker(new Client({ url: server.url, retryForMs: 0 }), { logger: keptLogs().logger });
+  worker.handle("k", { maxAttempts: 7 }, () => null);
+  await worker.declare();
+  assert.deepEqual(declaration, { hidden: ["/card"], concurrency: 3, max_attempts: 7 });
+  server.close();
+});
+
 test("a timeout is reported when it is reached, and a handler that hangs gives up its slot", async () => {
   const script = new Script();
   script.waiting.push({ payload: "hang", timeout_ms: 100 }, { payload: "next" });
