@@ -5,7 +5,8 @@
 import { Problem } from "./errors.js";
 import type { Answer, Call } from "./http.js";
 import type {
-  ErrorGroup, GroupSettings, GroupSettingsAnswer, Job, Kind, KindDeclaration, Limit, NewOperation, NewSchedule, NewSnooze, NewToken,
+  ErrorGroup, GroupSettings, GroupSettingsAnswer, Job, Kind, KindDeclaration, Limit, ListedKind, ListedQueue, NewOperation,
+  NewSchedule, NewSnooze, NewToken,
   Operation, OperationPreview, OperationPreviewRequest, OperationState, Preview, PreviewRequest, Queue, QueueExplanation,
   QueueSettings, QueueWithLimits, Schedule, ScheduleState, Tick, Token, TokenMade, Worker, WorkerDetail,
 } from "./wire.js";
@@ -83,7 +84,7 @@ class Routes {
 }
 
 export class Queues extends Routes {
-  list(): Items<Queue> {
+  list(): Items<ListedQueue> {
     return this.items("/queues");
   }
 
@@ -128,7 +129,7 @@ export class Queues extends Routes {
 }
 
 export class Kinds extends Routes {
-  list(): Promise<Kind[]> {
+  list(): Promise<ListedKind[]> {
     return this.read("/kinds");
   }
 
