@@ -150,6 +150,8 @@ pub(crate) enum Bug {
     RateWithoutLookAgain,
     /// A redriven job is still counted in its group of errors.
     RedriveKeepsGroup,
+    /// Ends leave the outbox in one transaction and become deliveries in another.
+    OutboxApart,
 }
 
 /// Whether this bug is alive in this process.

@@ -7,6 +7,7 @@ import { html, render, repeat } from "./core/html.js";
 import { computed, effect, signal, untracked } from "./core/signal.js";
 import { bind, startKeys } from "./keys.js";
 import { pulse, togglePause, watch } from "./live.js";
+import { startTicking } from "./parts/bits.js";
 import { showCommand } from "./parts/dialog.js";
 import { failed, forbidden, skeleton } from "./parts/states.js";
 import { announce, startToasts } from "./parts/toast.js";
@@ -133,6 +134,7 @@ bind({
 
 async function start() {
   startToasts(/** @type {Element} */ (document.getElementById("toasts")), /** @type {Element} */ (document.getElementById("said")));
+  startTicking();
   startRouter();
   startKeys();
   try {

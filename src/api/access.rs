@@ -54,6 +54,8 @@ pub(super) fn required_access(method: &Method, route: Option<&str>) -> Access {
             | "/schedules/{name}/pause"
             | "/schedules/{name}/resume"
             | "/schedules/{name}/run"
+            | "/hooks/{name}/pause"
+            | "/hooks/{name}/resume"
             | "/workers/{worker}/drain"
             | "/workers/{worker}/undrain"
             // A delete needs `admin`, which its handler checks.

@@ -265,7 +265,7 @@ fn resolve(from: &str, path: &str) -> String {
 }
 
 /// What is served of the directory: not the checks, the types or what npm installed. `None`: the sources are not here.
-#[cfg(debug_assertions)]
+#[cfg(any(debug_assertions, test))]
 fn on_disk() -> Option<BTreeMap<String, Bytes>> {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("ui");
     let mut files = BTreeMap::new();

@@ -10,6 +10,7 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use super::access::{Access, Caller};
 use super::extract::{JsonBody, JsonResponse, ok};
+use super::middleware::trace_context;
 use super::problem::{Code, Problem};
 use super::state::{Api, ApiState, run_to_completion};
 use super::wire;
@@ -46,7 +47,7 @@ pub(super) async fn enqueue(
     body: JsonBody<wire::JobSubmission>,
 ) -> Result<Response, Problem> {
     let key = idempotency_key(&headers)?;
-    let request = body.value.into_request(key).map_err(EnqueueError::from)?;
+    let request = body.value.into_request(key, trace_context(&headers)).map_err(EnqueueError::from)?;
     let key = request.idempotency_key.clone();
     let permit = enqueue_permit(&api)?;
     let enqueued = run_to_completion(&api, |api| async move {
@@ -85,9 +86,12 @@ pub(super) async fn enqueue_batch(
     State(api): State<Api>,
     Extension(caller): Extension<Caller>,
     viewer: Viewer,
+    headers: HeaderMap,
     body: JsonBody<wire::JobBatch>,
 ) -> Result<JsonResponse<wire::BatchResults>, Problem> {
-    let requests = body.value.jobs.into_iter().map(|job| job.into_request(None)).collect::<Result<Vec<_>, _>>();
+    let trace = trace_context(&headers);
+    let requests = body.value.jobs.into_iter().map(|job| job.into_request(None, trace.clone()));
+    let requests = requests.collect::<Result<Vec<_>, _>>();
     let requests = requests.map_err(EnqueueError::from)?;
     let permit = enqueue_permit(&api)?;
     let enqueued = run_to_completion(&api, |api| async move {

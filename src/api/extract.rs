@@ -133,6 +133,13 @@ impl JsonRequest for wire::GroupSettingsDeclaration {}
 impl JsonRequest for wire::NewSession {}
 impl JsonRequest for wire::NewToken {}
 impl JsonRequest for wire::SnoozeDeclaration {}
+impl JsonRequest for wire::HookDeclaration {
+    const NUL_ALLOWED: bool = false;
+
+    fn nul(&self) -> Problem {
+        Problem::invalid(NUL)
+    }
+}
 impl JsonRequest for wire::OperationPatch {}
 impl JsonRequest for wire::OperationPreviewRequest {}
 impl JsonRequest for wire::OperationSubmission {

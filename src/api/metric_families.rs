@@ -31,7 +31,7 @@ enum MetricType {
 use MetricType::{Counter, Gauge, Histogram};
 
 /// All but the depths, which are looked up at every scrape.
-const FAMILIES: [(&str, MetricType, &str); 19] = [
+const FAMILIES: [(&str, MetricType, &str); 21] = [
     ("worker_jobs_started_total", Counter, "Attempts that this process began, by kind."),
     ("worker_jobs_completed_total", Counter, "Attempts that this process ended, by kind and outcome."),
     ("worker_job_duration_seconds", Histogram, "How long an attempt ran in this process, by kind and outcome."),
@@ -41,6 +41,8 @@ const FAMILIES: [(&str, MetricType, &str); 19] = [
     ("leases_lost_total", Counter, "Heartbeats and outcomes for leases that were no longer held."),
     ("schedule_ticks_total", Counter, "Ticks of schedules that this process decided, by schedule and outcome."),
     ("schedule_lateness_seconds", Histogram, "How long after its tick a scheduled job was enqueued."),
+    ("hook_deliveries_total", Counter, "Deliveries of hooks that this process enqueued."),
+    ("hook_events_missed_total", Counter, "Events that were not sent because their hook is paused."),
     ("store_operation_seconds", Histogram, "How long a call of the store took, by verb."),
     ("store_batch_size", Histogram, "How many items a call of the store carried, by verb."),
     ("http_requests_total", Counter, "Requests answered, by route, method and status."),

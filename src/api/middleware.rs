@@ -28,6 +28,7 @@ use super::problem::{Code, Problem};
 use super::state::{Api, ApiState};
 use super::unread_body::{KeepAlive, track};
 use super::urgent_runtime::is_urgent;
+use crate::job::TraceContext;
 
 pub(super) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
@@ -53,13 +54,26 @@ pub(super) struct RequestId(pub(super) String);
 #[derive(Debug, Clone, Copy)]
 pub(super) struct InReserve;
 
+/// The trace of the request. What is not valid is ignored: a producer's tracing must not keep its jobs out.
+pub(super) fn trace_context(headers: &HeaderMap) -> Option<TraceContext> {
+    let mut parents = headers.get_all("traceparent").iter();
+    let (Some(parent), None) = (parents.next(), parents.next()) else { return None };
+    // The specification has several headers read as one list.
+    let states: Vec<&str> = headers.get_all("tracestate").iter().filter_map(|state| state.to_str().ok()).collect();
+    TraceContext::parse(parent.to_str().ok()?, (!states.is_empty()).then(|| states.join(",")).as_deref())
+}
+
 pub(super) async fn handle(State(api): State<Api>, request: Request, next: Next) -> Response {
     let started = Instant::now();
     let id = request_id(request.headers());
     let (verb, method) = (request.method().clone(), method_label(request.method()));
     let route = request.extensions().get::<MatchedPath>().cloned();
     let route_label = route.as_ref().map_or("unmatched", |route| route.as_str());
-    let span = tracing::info_span!("request", request_id = %id, method, route = route_label);
+    let trace_id = tracing::field::Empty;
+    let span = tracing::info_span!("request", request_id = %id, method, route = route_label, trace_id);
+    if let Some(trace) = trace_context(request.headers()) {
+        span.record("trace_id", trace.trace_id());
+    }
     let in_reserve = request.extensions().get::<InReserve>().is_some();
     let waits_for_continue = request.headers().contains_key(EXPECT);
     let (head, body) = request.into_parts();

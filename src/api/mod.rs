@@ -22,6 +22,7 @@ mod errors;
 mod explain;
 mod extract;
 mod health;
+mod hooks;
 mod job_filter;
 mod jobs;
 mod kinds;
@@ -125,6 +126,10 @@ fn routes() -> OpenApiRouter<Api> {
         .routes(routes!(operations::pause_operation))
         .routes(routes!(operations::resume_operation))
         .routes(routes!(operations::stop_operation))
+        .routes(routes!(hooks::list_hooks))
+        .routes(routes!(hooks::get_hook, hooks::put_hook, hooks::delete_hook))
+        .routes(routes!(hooks::pause_hook))
+        .routes(routes!(hooks::resume_hook))
         .routes(routes!(stats::stats))
         .routes(routes!(pulse::pulse))
         .routes(routes!(pulse::pulse_stream))

@@ -12,8 +12,8 @@ use serde::Serialize;
 use super::wire;
 use crate::job::{NotAName, Refusal};
 use crate::queue::{
-    BatchError, EnqueueError, KindError, LimitError, LimitReached, OperationError, PauseError, ScheduleError,
-    TokenError,
+    BatchError, EnqueueError, HookError, KindError, LimitError, LimitReached, OperationError, PauseError,
+    ScheduleError, TokenError,
 };
 use crate::store::{StoreError, StoreErrorKind, warn_throttled};
 
@@ -67,6 +67,7 @@ codes! {
     WrongContentType = 415 "wrong_content_type" "the body must be application/json";
     WrongContentEncoding = 415 "wrong_content_encoding" "the body must not be compressed";
     UnknownKind = 422 "unknown_kind" "nobody declared this kind";
+    UnknownHook = 422 "unknown_hook" "there is no such hook";
     KindNotConfigured = 422 "kind_not_configured" "this server is not set up for this kind";
     InvalidPayload = 422 "invalid_payload" "the payload does not fit its kind";
     IdempotencyConflict = 422 "idempotency_conflict" "the idempotency key belongs to another job";
@@ -77,6 +78,7 @@ codes! {
     TooManyQueues = 429 "too_many_queues" "there are as many queues as there may be";
     TooManyKinds = 429 "too_many_kinds" "there are as many kinds as there may be";
     TooManySchedules = 429 "too_many_schedules" "there are as many schedules as there may be";
+    TooManyHooks = 429 "too_many_hooks" "there are as many hooks as there may be";
     TooManyTokens = 429 "too_many_tokens" "there are as many tokens as there may be";
     TooManyOperations = 429 "too_many_operations" "there are as many operations as there may be";
     TooManySettings = 429 "too_many_settings" "as many queues or groups have settings as may";
@@ -297,6 +299,7 @@ impl From<EnqueueError> for Problem {
             EnqueueError::Kind(error) => return (*error).into(),
             EnqueueError::OverLimit(limit) => return limit.into(),
             EnqueueError::UnknownKind { .. } => Code::UnknownKind,
+            EnqueueError::UnknownHook { .. } => Code::UnknownHook,
             EnqueueError::NotConfigured { .. } => Code::KindNotConfigured,
             EnqueueError::KeyTaken { .. } | EnqueueError::KeyUsedTwice { .. } => Code::IdempotencyConflict,
             EnqueueError::Transaction { .. } => Code::Internal,
@@ -356,6 +359,18 @@ impl From<ScheduleError> for Problem {
             ScheduleError::TooMany => Code::TooManySchedules,
         };
         Self::new(code, error.to_string())
+    }
+}
+
+impl From<HookError> for Problem {
+    fn from(error: HookError) -> Self {
+        match error {
+            HookError::Store(error) => error.into(),
+            HookError::Refused(refusal) => refusal.into(),
+            // In the words of an enqueue, under its code.
+            HookError::Delivery(error) => (*error).into(),
+            HookError::TooMany { .. } => Self::new(Code::TooManyHooks, error.to_string()),
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 
 use jiff::Timestamp;
 
-use super::{Json, Unique};
+use super::{Json, TraceContext, Unique};
 
 /// A request to enqueue a job of any declared kind, not validated yet. Only `kind` and `payload` are required.
 ///
@@ -52,6 +52,10 @@ pub struct JobRequest {
     pub start_within_ms: Option<i64>,
     /// At most one job with its key waits, or is unfinished.
     pub unique: Option<Unique>,
+    /// The hook that is told of its end, whatever that hook's filter is.
+    pub notify: Option<String>,
+    /// The trace that it is enqueued in.
+    pub trace: Option<TraceContext>,
 }
 
 impl JobRequest {
@@ -72,6 +76,8 @@ impl JobRequest {
             start_by: None,
             start_within_ms: None,
             unique: None,
+            notify: None,
+            trace: None,
         }
     }
 
@@ -144,6 +150,18 @@ impl JobRequest {
     /// Makes it unique.
     pub fn unique(mut self, unique: Unique) -> Self {
         self.unique = Some(unique);
+        self
+    }
+
+    /// Sets the hook that is told of its end.
+    pub fn notify(mut self, hook: impl Into<String>) -> Self {
+        self.notify = Some(hook.into());
+        self
+    }
+
+    /// Sets the trace that it is enqueued in.
+    pub fn trace(mut self, trace: Option<TraceContext>) -> Self {
+        self.trace = trace;
         self
     }
 }

@@ -162,6 +162,23 @@ pub const PATTERN_MAX_BYTES: usize = 256;
 /// 100 runs in a preview.
 pub const PREVIEW_MAX: usize = 100;
 
+/// 100 hooks: each event is compared with all of them, and every process keeps them in memory.
+pub const HOOKS_MAX: usize = 100;
+/// 100 kinds, and as many queues, in the filter of a hook.
+pub const HOOK_FILTER_MAX: usize = 100;
+/// 4 secrets of a hook: two that are being exchanged, for two receivers.
+pub const HOOK_SECRETS_MAX: usize = 4;
+/// 2,048 bytes of URL, as for webhooks.
+pub const HOOK_URL_MAX_BYTES: usize = 2048;
+/// 12 attempts of a delivery: about five days by the retries of webhooks.
+pub const DELIVERY_ATTEMPTS: u32 = 12;
+/// 50 deliveries in a row that failed permanently pause their hook: nobody is there.
+pub const HOOK_DEAD_MAX: u32 = 50;
+/// 500 events become deliveries in one transaction.
+pub const OUTBOX_BATCH_MAX: usize = 500;
+/// 512 bytes of `tracestate`, as much as the specification asks to be passed on.
+pub const TRACESTATE_MAX_BYTES: usize = 512;
+
 /// Prefixes of idempotency keys for jobs that Steadfast itself enqueues: the key of a caller cannot be one of them.
 pub const RESERVED_KEY_PREFIXES: [&str; 3] = ["schedule:", "flow:", "hook:"];
 

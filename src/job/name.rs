@@ -1,4 +1,4 @@
-//! Names of kinds, queues, workers and schedules: `[a-z0-9_.:-]{1,64}`, validated once, then carried by the type.
+//! Names of kinds, queues, workers, schedules and hooks: `[a-z0-9_.:-]{1,64}`, validated once, then carried by the type.
 
 use std::fmt;
 use std::str::FromStr;
@@ -15,7 +15,7 @@ pub struct NotAName {
 }
 
 impl NotAName {
-    /// What it was to name: `kind`, `queue`, `worker` or `schedule`.
+    /// What it was to name: `kind`, `queue`, `worker`, `schedule` or `hook`.
     pub fn what(&self) -> &'static str {
         self.what
     }
@@ -104,6 +104,11 @@ name_type!(
     /// The name of a schedule.
     ScheduleName,
     "schedule"
+);
+name_type!(
+    /// The name of a hook: who is told of the ends of jobs.
+    HookName,
+    "hook"
 );
 
 impl Default for QueueName {

@@ -11,8 +11,8 @@ use super::limits::{
 };
 use super::start_options::StartOptions;
 use super::{
-    GroupKey, JobId, JobRecord, JobRequest, Json, Kind, KindDefaults, Limits, NotAName, QueueName, RequestDigest,
-    StartBy, Status, Unique,
+    GroupKey, HookName, JobId, JobRecord, JobRequest, Json, Kind, KindDefaults, Limits, NotAName, QueueName,
+    RequestDigest, StartBy, Status, TraceContext, Unique, Watch,
 };
 
 /// When a new job may start. The store turns it into a time by its own clock.
@@ -40,6 +40,8 @@ pub struct NewJob {
     timeout_ms: Option<u64>,
     idempotency_key: Option<IdempotencyKey>,
     options: StartOptions,
+    watch: Watch,
+    trace: Option<TraceContext>,
 }
 
 /// An idempotency key and the digest of the request it stands for.
@@ -126,6 +128,8 @@ impl NewJob {
             timeout_ms: timeout_ms.map(|ms| ms as u64).or(defaults.timeout_ms),
             idempotency_key,
             options,
+            watch: Watch::Nobody,
+            trace: request.trace,
         })
     }
 
@@ -194,9 +198,32 @@ impl NewJob {
         self.options.unique.as_ref()
     }
 
-    /// Whether it has neither a group nor a cost, a deadline or a unique key.
+    /// Who hears of its end.
+    pub fn watch(&self) -> &Watch {
+        &self.watch
+    }
+
+    /// The same, watched. [`Queue`](crate::Queue) decides that by itself: it knows the hooks.
+    pub fn watched(self, watch: Watch) -> Self {
+        Self { watch, ..self }
+    }
+
+    /// The hook that its producer named.
+    pub fn notify(&self) -> Option<&HookName> {
+        match &self.watch {
+            Watch::Hooks(named) => named.as_ref(),
+            Watch::Nobody | Watch::Delivery => None,
+        }
+    }
+
+    /// The trace that it is enqueued in.
+    pub fn trace(&self) -> Option<&TraceContext> {
+        self.trace.as_ref()
+    }
+
+    /// Whether it has neither a group nor a cost, a deadline, a unique key or a trace, and nobody watches it.
     pub fn is_plain(&self) -> bool {
-        self.options.is_plain()
+        self.options.is_plain() && self.watch == Watch::Nobody && self.trace.is_none()
     }
 
     /// Digest of kind and payload, which its idempotency key stands for; `None` without a key.
@@ -222,6 +249,8 @@ impl NewJob {
             cost: self.options.cost,
             start_by: self.options.start_by.map(|by| by.time(created_at)),
             unique: self.options.unique.clone(),
+            notify: self.notify().cloned(),
+            trace: self.trace.clone(),
             cancel_requested: false,
             locked_by: None,
             locked_at: None,

@@ -2,7 +2,9 @@
 
 use jiff::Timestamp;
 
-use super::{Fingerprint, GroupKey, JobId, Json, Kind, Progress, QueueName, Status, Unique, WorkerId};
+use super::{
+    Fingerprint, GroupKey, HookName, JobId, Json, Kind, Progress, QueueName, Status, TraceContext, Unique, WorkerId,
+};
 
 /// One job with everything that is stored about it. [`Queue::get`](crate::Queue::get) and every listing answer with it.
 #[derive(Debug, Clone, PartialEq)]
@@ -38,6 +40,10 @@ pub struct JobRecord {
     pub start_by: Option<Timestamp>,
     /// How it was enqueued as unique. Its key may be free again.
     pub unique: Option<Unique>,
+    /// The hook that its producer wants to be told of its end, whatever that hook's filter is.
+    pub notify: Option<HookName>,
+    /// The trace that it was enqueued in.
+    pub trace: Option<TraceContext>,
     /// Cancellation was requested while it ran.
     pub cancel_requested: bool,
     /// The worker that holds the lease; only while it runs.

@@ -42,13 +42,15 @@ pub struct Endpoint {
     pub(crate) headers: HeaderMap,
     pub(crate) timeout: Option<Duration>,
     pub(crate) max_in_flight: Option<usize>,
+    pub(crate) trace: bool,
 }
 
 impl Endpoint {
     /// An endpoint at this URL, without a secret.
     pub fn new(url: &str) -> Result<Self, NotAnEntry> {
         let target = Target::parse(url).map_err(|error| NotAnEntry(format!("url: {error}")))?;
-        Ok(Self { target, keys: Vec::new(), headers: HeaderMap::new(), timeout: None, max_in_flight: None })
+        let headers = HeaderMap::new();
+        Ok(Self { target, keys: Vec::new(), headers, timeout: None, max_in_flight: None, trace: false })
     }
 
     /// Signs with this key, too: `whsec_…` or `whsk_…`.
@@ -77,6 +79,12 @@ impl Endpoint {
     /// Limits how many calls are in flight in this process, instead of the limit for every host.
     pub fn max_in_flight(mut self, calls: usize) -> Self {
         self.max_in_flight = Some(calls.max(1));
+        self
+    }
+
+    /// Sends the trace of a job along, as `traceparent` and `tracestate`. Off by default: these are internal ids.
+    pub fn trace(mut self, trace: bool) -> Self {
+        self.trace = trace;
         self
     }
 

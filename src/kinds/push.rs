@@ -17,7 +17,7 @@ use super::endpoint::{Directory, Endpoint};
 use super::webhook::call::{Call, Called};
 use super::webhook::excerpt::{EXCERPT_DEFAULT_BYTES, Excerpt, hide};
 use super::webhook::outcome::{FINAL_STATUSES, Meaning};
-use super::webhook::request::{add_headers, destination, standard_headers, webhook_headers};
+use super::webhook::request::{add_headers, add_trace, destination, standard_headers, webhook_headers};
 use super::webhook::{Delivered, headers, now};
 use super::{HttpRequest, RequestMethod};
 use crate::job::Json;
@@ -175,6 +175,7 @@ impl Caller {
         let signed = || {
             if let Some(endpoint) = endpoint {
                 request.headers.extend(job_headers(context));
+                add_trace(&mut request.headers, endpoint, context);
                 if !endpoint.keys.is_empty() {
                     let id = context.job_id().to_string();
                     request.headers.extend(webhook_headers(&endpoint.keys, &id, now(), &request.body));

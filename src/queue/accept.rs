@@ -95,6 +95,8 @@ impl Queue {
     pub(super) async fn checked_with_any_key(&self, request: JobRequest) -> Result<NewJob, EnqueueError> {
         let kind = self.inner.kinds.find(&*self.inner.store, &request.kind).await?;
         let job = NewJob::with_any_key(request, kind.defaults(), &self.inner.limits, jiff::Timestamp::now())?;
+        let watch = self.inner.hooks.watch(&*self.inner.store, None, &job).await?;
+        let job = job.watched(watch);
         kind.check_configured()?;
         kind.check_payload(job.payload(), &mut InPlaceSteps::of_one_call()).await?;
         Ok(job)
@@ -141,9 +143,14 @@ impl Queue {
         request.idempotency_key = request.idempotency_key.filter(|_| !planted(Bug::KeyIgnored));
         match self.inner.kinds.find(&*self.inner.store, &request.kind).await {
             Ok(kind) => {
+                let notify = request.notify.take();
                 let job = self.new_job(request, Some(kind.clone()), call).await?;
                 let has_key = job.idempotency_key().is_some();
-                let checked = match kind.check_configured() {
+                let (job, watched) = match self.inner.hooks.watch(&*self.inner.store, notify.as_deref(), &job).await {
+                    Ok(watch) => (job.watched(watch), Ok(())),
+                    Err(error) => (job, Err(error)),
+                };
+                let checked = match watched.and_then(|()| kind.check_configured()) {
                     Ok(()) if call.pool_is_busy => Err(EnqueueError::Busy),
                     Ok(()) => kind.check_payload(job.payload(), &mut call.in_place).await,
                     not_configured => not_configured,
@@ -180,10 +187,11 @@ impl Queue {
     }
 }
 
-/// The payload does not fit its kind, whether it does cannot be found out (now, or at all), or the kind is not configured.
+/// The payload does not fit its kind, whether it does cannot be found out (now, or at all), the kind is not configured, or the
+/// hook to notify is gone.
 fn is_about_the_kind(error: &EnqueueError) -> bool {
     match error {
-        EnqueueError::NotConfigured { .. } => true,
+        EnqueueError::NotConfigured { .. } | EnqueueError::UnknownHook { .. } => true,
         EnqueueError::Payload { .. } | EnqueueError::PayloadTooExpensive { .. } | EnqueueError::Busy => true,
         EnqueueError::Kind(error) => {
             matches!(**error, KindError::Schema { .. } | KindError::SchemaTooExpensive { .. })

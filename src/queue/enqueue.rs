@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 use super::accept::{Unstored, no_answer, one_not_stored};
 use super::{EnqueueError, KindError, Queue};
-use crate::job::{JobRequest, Json, Kind, KindDefaults, KindDefinition, Unique};
+use crate::job::{JobRequest, Json, Kind, KindDefaults, KindDefinition, TraceContext, Unique};
 use crate::store::Enqueued;
 #[cfg(feature = "postgres")]
 use crate::store::postgres::CallerTransaction;
@@ -188,6 +188,18 @@ impl<J: Job> Enqueue<'_, J> {
     /// Makes it unique among the jobs of its kind.
     pub fn unique(mut self, unique: Unique) -> Self {
         self.options.unique = Some(unique);
+        self
+    }
+
+    /// Sets the hook that is told of its end, whatever that hook's filter is.
+    pub fn notify(mut self, hook: impl Into<String>) -> Self {
+        self.options.notify = Some(hook.into());
+        self
+    }
+
+    /// Sets the trace that it is enqueued in.
+    pub fn trace(mut self, trace: Option<TraceContext>) -> Self {
+        self.options.trace = trace;
         self
     }
 }

@@ -2,7 +2,7 @@
 
 use super::admission::LimitReached;
 use crate::job::limits::{KINDS_MAX, SETTINGS_MAX, TOKENS_MAX};
-use crate::job::{JobId, Kind, NotAName, NotJson, Refusal};
+use crate::job::{HookName, JobId, Kind, NotAName, NotJson, Refusal};
 use crate::store::{StoreError, StoreErrorKind};
 
 /// Why a job was not accepted. Nothing was stored, unless it is a [`StoreErrorKind::OutcomeUnknown`].
@@ -32,6 +32,13 @@ pub enum EnqueueError {
         kind: Kind,
         /// How to configure it.
         way_out: String,
+    },
+    /// The hook that the request names does not exist.
+    #[error("there is no hook {hook:?} to notify: put it first (PUT /hooks/{hook}), or leave notify out")]
+    #[non_exhaustive]
+    UnknownHook {
+        /// The hook of the request.
+        hook: HookName,
     },
     /// The payload does not match the kind's schema, or breaks another rule of a built-in kind.
     #[error("payload does not fit kind {kind:?}: {}", errors.join("; "))]

@@ -16,6 +16,7 @@ mod enqueue;
 mod error;
 mod errors;
 mod hidden;
+mod hooks;
 mod leases;
 mod limits;
 mod meter;
@@ -45,6 +46,7 @@ pub use cancels::CancelListener;
 pub use enqueue::{Enqueue, Job};
 pub use error::{BatchError, EnqueueError, KindError, LimitError, PauseError, TokenError};
 pub use hidden::SecretTest;
+pub use hooks::HookError;
 pub use open::QueueBuilder;
 pub use operations::{OperationError, OperationRequest, PreviewedOperation};
 pub use schedule::{Schedule, ScheduleWithJob};
@@ -53,6 +55,7 @@ pub use viewer::Viewer;
 
 use self::admission::{Admission, AdmissionLimits};
 use self::cancels::Cancels;
+use self::hooks::HookRegistry;
 use self::open::{Backend, OpenedStore};
 use self::registry::KindRegistry;
 use self::schedules::ScheduleChanges;
@@ -105,9 +108,9 @@ struct Inner {
     store: Arc<dyn Store>,
     wake: Wake,
     kinds: KindRegistry,
+    hooks: HookRegistry,
     limits: Limits,
     admission: Admission,
-    #[cfg_attr(not(any(feature = "postgres", feature = "sqlite")), expect(dead_code, reason = "only stores have one"))]
     backend: Backend,
     cancels: Cancels,
     schedule_changes: ScheduleChanges,
@@ -146,6 +149,7 @@ impl Queue {
             store,
             wake,
             kinds,
+            hooks: HookRegistry::default(),
             limits,
             admission,
             backend,

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::OnceCell;
 
 use super::check_pool::{CheckPool, NotDone};
-use super::hidden::HiddenPart;
+use super::hidden::{self, HiddenPart};
 use super::payload_check::{InPlaceSteps, PayloadCheck, Unusable, Verdict, is_small, shortened};
 use super::similar_names::closest;
 use super::{BuiltInKind, EnqueueError, KindError, PayloadRule};
@@ -237,6 +237,19 @@ impl KindRegistry {
             Some(built_in) => Ok(Some(built_in.clone())),
             None => Ok(self.recent(store, |_| FRESH).await?.kinds.get(kind).cloned()),
         }
+    }
+
+    /// Shows payloads of any kind as readers may see them, by what is known now.
+    pub(super) async fn payload_shower(
+        &self,
+        store: &dyn Store,
+    ) -> Result<impl Fn(&str, &Json) -> Json + Send + Sync + 'static, StoreError> {
+        let (built_in, declared) = (self.built_in.clone(), self.recent(store, |_| FRESH).await?.kinds);
+        Ok(move |kind: &str, payload: &Json| {
+            let kind = Kind::new(kind).ok();
+            let known = kind.as_ref().and_then(|kind| built_in.get(kind).or_else(|| declared.get(kind)));
+            known.map_or_else(|| payload.clone(), |known| hidden::shown(payload, known.hidden_parts()))
+        })
     }
 
     pub(super) async fn find(&self, store: &dyn Store, name: &str) -> Result<Arc<CachedKind>, EnqueueError> {

@@ -6,6 +6,7 @@
 //! in the totals only.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
@@ -45,7 +46,7 @@ pub(super) struct SeriesRecorder {
 struct State {
     /// By the second at which they began.
     minutes: BTreeMap<i64, Minute>,
-    running: HashMap<JobId, Running>,
+    running: HashMap<JobId, Running, BuildHasherDefault<IdHasher>>,
     /// The store's time, as last seen.
     clock: Option<(Instant, Timestamp)>,
     /// A task is going to write.
@@ -146,44 +147,46 @@ impl Minute {
 }
 
 impl State {
-    /// The minute of this time.
-    fn minute(&mut self, at: Timestamp) -> &mut Minute {
-        let second = SeriesStep::Minute.start_of(at).as_second();
+    /// The minute that began at this second.
+    fn minute(&mut self, second: i64) -> &mut Minute {
         while self.minutes.len() >= MINUTES_MAX && !self.minutes.contains_key(&second) {
             self.minutes.pop_first();
         }
         self.minutes.entry(second).or_default()
     }
 
-    /// The minute that it is now, by the store's clock as far as it is known.
-    fn this_minute(&mut self) -> &mut Minute {
+    /// When the minute began that it is now, by the store's clock as far as it is known.
+    fn this_minute(&self, now: Instant) -> i64 {
         let now = match self.clock {
-            Some((seen, at)) => SignedDuration::try_from(seen.elapsed()).ok().and_then(|by| at.checked_add(by).ok()),
+            Some((seen, at)) => {
+                let passed = SignedDuration::try_from(now.saturating_duration_since(seen)).ok();
+                passed.and_then(|by| at.checked_add(by).ok())
+            }
             None => None,
         };
-        self.minute(now.unwrap_or_else(Timestamp::now))
+        second_of(now.unwrap_or_else(Timestamp::now))
     }
 
-    fn see(&mut self, now: Timestamp) {
-        self.clock = Some((Instant::now(), now));
+    fn see(&mut self, now: Instant, at: Timestamp) {
+        self.clock = Some((now, at));
     }
 
-    fn remember(&mut self, lease: &Lease, key: Option<Arc<Key>>) {
+    fn remember(&mut self, lease: &Lease, key: Option<Arc<Key>>, now: Instant) {
         let Some(key) = key else { return };
         if self.running.len() >= RUNNING_MAX {
-            self.running.retain(|_, running| running.claimed.elapsed() < RUNNING_KEPT);
+            self.running.retain(|_, running| now.saturating_duration_since(running.claimed) < RUNNING_KEPT);
         }
         if self.running.len() < RUNNING_MAX {
             let is_last = lease.job().attempts >= lease.job().max_attempts;
-            let running = Running { token: lease.token(), key, claimed: Instant::now(), is_last };
+            let running = Running { token: lease.token(), key, claimed: now, is_last };
             self.running.insert(lease.job().id, running);
         }
     }
 
-    fn end(&mut self, settle: &Settled, ended: &EndedAttempt) {
+    fn end(&mut self, settle: &Settled, ended: &EndedAttempt, now: Instant, minute: i64) {
         let known = self.running.get(&ended.job_id).is_some_and(|running| running.token == ended.token);
         let running = if known { self.running.remove(&ended.job_id) } else { None };
-        let minute = self.this_minute();
+        let minute = self.minute(minute);
         let counts = match &running {
             Some(running) => minute.cell(&running.key).1,
             None => minute.others(),
@@ -201,7 +204,43 @@ impl State {
             End::Other => return,
         }
         if let Some(running) = running {
-            counts.run.record(running.claimed.elapsed());
+            counts.run.record(now.saturating_duration_since(running.claimed));
+        }
+    }
+}
+
+fn second_of(at: Timestamp) -> i64 {
+    SeriesStep::Minute.start_of(at).as_second()
+}
+
+/// Times of one batch, most of which are the same.
+#[derive(Default)]
+struct Minutes(Option<(Timestamp, i64)>);
+
+impl Minutes {
+    fn of(&mut self, at: Timestamp) -> i64 {
+        match self.0 {
+            Some((known, second)) if known == at => second,
+            _ => self.0.insert((at, second_of(at))).1,
+        }
+    }
+}
+
+/// Job ids are random in their last bytes, and made by us: they need no better hash.
+#[derive(Debug, Default)]
+struct IdHasher(u64);
+
+impl Hasher for IdHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for part in bytes.chunks(8) {
+            let mut word = [0; 8];
+            word[..part.len()].copy_from_slice(part);
+            // The last part counts most, and every bit of it.
+            self.0 = self.0.rotate_left(29) ^ u64::from_le_bytes(word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         }
     }
 }
@@ -237,35 +276,38 @@ impl From<&Settle> for EndedAttempt {
 
 impl SeriesRecorder {
     fn enqueued<'j>(&self, created: impl Iterator<Item = &'j JobRecord>) {
-        let mut state = self.lock();
+        let (mut state, now) = (self.lock(), Instant::now());
+        let mut minute = Minutes::default();
         for (nth, job) in created.enumerate() {
             if nth == 0 {
-                state.see(job.created_at);
+                state.see(now, job.created_at);
             }
-            state.minute(job.created_at).cell_of(&job.queue, &job.kind).1.enqueued += 1;
+            state.minute(minute.of(job.created_at)).cell_of(&job.queue, &job.kind).1.enqueued += 1;
         }
     }
 
     fn claimed(&self, leases: &[Lease]) {
-        let mut state = self.lock();
+        let (mut state, now) = (self.lock(), Instant::now());
+        let mut minute = Minutes::default();
         for (nth, lease) in leases.iter().enumerate() {
             let job = lease.job();
             let started = job.started_at.unwrap_or_else(Timestamp::now);
             if nth == 0 {
-                state.see(started);
+                state.see(now, started);
             }
-            let (key, counts) = state.minute(started).cell_of(&job.queue, &job.kind);
+            let (key, counts) = state.minute(minute.of(started)).cell_of(&job.queue, &job.kind);
             counts.started += 1;
             counts.wait.record(Duration::try_from(started.duration_since(job.run_at)).unwrap_or_default());
-            state.remember(lease, key);
+            state.remember(lease, key, now);
         }
     }
 
     fn reaped(&self, reaped: &[Reaped]) {
         let mut state = self.lock();
+        let this_minute = state.this_minute(Instant::now());
         for attempt in reaped {
             let running = state.running.remove(&attempt.job_id);
-            let minute = state.this_minute();
+            let minute = state.minute(this_minute);
             let counts = match &running {
                 Some(running) => minute.cell(&running.key).1,
                 None => minute.others(),
@@ -352,8 +394,9 @@ impl Inner {
     /// Jobs of schedules were stored; of these, what was asked for is known.
     pub(super) fn count_scheduled<'j>(self: &Arc<Self>, jobs: impl Iterator<Item = &'j NewJob>) {
         let mut state = self.series.lock();
+        let this_minute = state.this_minute(Instant::now());
         for job in jobs {
-            state.this_minute().cell_of(job.queue(), job.kind()).1.enqueued += 1;
+            state.minute(this_minute).cell_of(job.queue(), job.kind()).1.enqueued += 1;
         }
         drop(state);
         self.write_series_soon();
@@ -368,10 +411,11 @@ impl Inner {
 
     pub(super) fn count_settled(self: &Arc<Self>, ended: &[EndedAttempt], answers: &PerItem<Settled>) {
         let Ok(answers) = answers else { return };
-        let mut state = self.series.lock();
+        let (mut state, now) = (self.series.lock(), Instant::now());
+        let this_minute = state.this_minute(now);
         for (ended, answer) in ended.iter().zip(answers) {
             if let Ok(settled) = answer {
-                state.end(settled, ended);
+                state.end(settled, ended, now, this_minute);
             }
         }
         drop(state);

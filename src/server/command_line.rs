@@ -30,6 +30,8 @@ pub(super) fn steadfast() -> Command {
     let command = command.subcommand(<super::bench::Bench as clap::Args>::augment_args(Command::new("bench")));
     #[cfg(all(feature = "api", feature = "sqlite", feature = "worker"))]
     let command = command.subcommand(super::demo::command());
+    #[cfg(all(feature = "postgres", feature = "sqlite"))]
+    let command = command.subcommand(super::promote::command());
     // The commands bring a description of their own.
     ClientCommand::augment_subcommands(command).about(ABOUT)
 }

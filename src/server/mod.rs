@@ -30,6 +30,9 @@ mod exit;
 mod log_writer;
 mod logging;
 mod program;
+// From one store to the other.
+#[cfg(all(feature = "postgres", feature = "sqlite"))]
+mod promote;
 mod roles;
 mod settings;
 mod stdio;

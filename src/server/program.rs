@@ -81,6 +81,8 @@ pub fn steadfast() -> ExitCode {
         Some(("bench", matches)) => bench(matches),
         #[cfg(all(feature = "api", feature = "sqlite", feature = "worker"))]
         Some(("demo", matches)) => demo(matches),
+        #[cfg(all(feature = "postgres", feature = "sqlite"))]
+        Some(("promote", matches)) => super::promote::run(matches),
         Some((name, given)) => match Role::ALL.into_iter().find(|role| role.name() == name) {
             Some(role) => run_role(role, given),
             None => return operate(&matches, target),

@@ -5,13 +5,13 @@
 use serde_json::{Map, Value, json};
 
 use super::{
-    Actor, AuditRecord, DeleteSchedule, OperationChange, OperationRecord, PutSchedule, RunSchedule, StoredSelection,
-    SyncSchedules,
+    Actor, AuditRecord, DeleteHook, DeleteSchedule, OperationChange, OperationRecord, PutHook, PutSchedule,
+    RunSchedule, StoredSelection, SwitchHook, SyncSchedules,
 };
 #[cfg(feature = "sqlite")]
 use super::{AuditCursor, ListAudit};
 use crate::job::schedule::ScheduleRecord;
-use crate::job::{JobId, ScheduleName};
+use crate::job::{HookName, HookRecord, JobId, ScheduleName};
 
 /// 255 characters of whatever a caller calls itself.
 const TEXT_MAX_CHARS: usize = 255;
@@ -205,6 +205,45 @@ pub(crate) fn schedules_synced(
     let names: Vec<&str> = named.chain(deleted.iter().copied()).take(NAMED_MAX).collect();
     let entry = AuditEntry::new("sync_schedules", "schedules".to_owned(), sync.by.as_ref());
     (count > 0).then(|| entry.after(Some(counts)).count(count).detail(json!({"names": names})))
+}
+
+/// A hook, without its secrets: whether events are signed, not with what.
+fn shown_hook(hook: &HookRecord) -> Value {
+    let spec = serde_json::from_str(&hook.spec.stored_text());
+    let mut shown: Map<String, Value> = spec.unwrap_or_default();
+    shown.retain(|_, value| !value.is_null());
+    shown.insert("signed".to_owned(), (!hook.spec.secrets.is_empty()).into());
+    shown.insert("paused".to_owned(), hook.paused.is_some().into());
+    Value::Object(shown)
+}
+
+fn hook_target(name: &HookName) -> String {
+    format!("hook:{name}")
+}
+
+/// A hook was put; `before`: it is not new. That it is signed otherwise is said, not how.
+pub(crate) fn hook_put(put: &PutHook, before: Option<&HookRecord>, after: &HookRecord) -> AuditEntry {
+    let mut shown = shown_hook(after);
+    if before.is_some_and(|before| before.spec.secrets != after.spec.secrets) {
+        shown["secret_changed"] = true.into();
+    }
+    let entry = AuditEntry::new("put_hook", hook_target(&put.name), put.by.as_ref());
+    entry.before(before.map(shown_hook)).after(Some(shown))
+}
+
+/// A hook was deleted.
+pub(crate) fn hook_deleted(delete: &DeleteHook, before: &HookRecord) -> AuditEntry {
+    let entry = AuditEntry::new("delete_hook", hook_target(&delete.name), delete.by.as_ref());
+    entry.before(Some(shown_hook(before)))
+}
+
+/// A hook was paused or resumed; `None` if it was so already.
+pub(crate) fn hook_switched(switch: &SwitchHook, before: &HookRecord) -> Option<AuditEntry> {
+    let was = before.paused.is_some();
+    let paused = |paused: bool| Some(json!({ "paused": paused }));
+    let action = if switch.paused { "pause_hook" } else { "resume_hook" };
+    let entry = AuditEntry::new(action, hook_target(&switch.name), switch.by.as_ref());
+    (was != switch.paused).then(|| entry.before(paused(was)).after(paused(switch.paused)))
 }
 
 /// What [`shown_kind`] and its counterpart in SQL keep as text, as the JSON that it is: a text that somebody has damaged by

@@ -21,6 +21,7 @@ mod error;
 mod errors;
 #[cfg(any(feature = "postgres", feature = "sqlite", feature = "worker"))]
 mod failures;
+mod hooks;
 mod job_filter;
 mod job_requests;
 mod jobs;
@@ -32,9 +33,13 @@ mod metrics;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 mod operation_steps;
 mod operations;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+mod outbox;
 #[cfg(feature = "postgres")]
 pub mod postgres;
 mod pulse;
+#[cfg(all(feature = "postgres", feature = "sqlite", feature = "server"))]
+pub(crate) mod promotion;
 mod retry_policies;
 mod schedules;
 mod series;
@@ -69,6 +74,7 @@ pub(crate) use errors::{ErrorPart, ErrorSeen, added_up, error_page};
 pub(crate) use failures::FailedAttempt;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub(crate) use failures::UnrunnableJob;
+pub use hooks::{DeleteHook, HookPut, HookStore, PutHook, ResolveOutbox, Resolved, SwitchHook};
 pub use job_filter::JobFilter;
 pub use job_requests::{Cancel, Cancelled, Delete, Deleted, Enqueued, Known, Prune, Pruned, Redrive, Redriven};
 pub use jobs::JobStore;
@@ -114,7 +120,7 @@ type EnqueueAnswer = Result<Vec<Enqueued>, Vec<KeyTaken>>;
 /// One result per item: an item that fails does not fail the others. The outer error is of the whole call.
 pub type PerItem<T> = Result<Vec<Result<T, StoreError>>, StoreError>;
 
-/// A store: jobs, catalog, schedules, limits, audit, sessions, groups of errors, workers, operations and series in one database. Implemented by `SqliteStore`, `PostgresStore` and [`Wrapped`].
+/// A store: jobs, catalog, schedules, limits, audit, sessions, groups of errors, workers, operations, series and hooks in one database. Implemented by `SqliteStore`, `PostgresStore` and [`Wrapped`].
 #[async_trait]
 pub trait Store:
     JobStore
@@ -128,6 +134,7 @@ pub trait Store:
     + OperationStore
     + SeriesStore
     + PulseStore
+    + HookStore
 {
     /// Checks in one round trip that the store answers and takes writes. A full disk is not an error here: to free space,
     /// finished jobs must be removed, which takes a server that is ready.

@@ -11,8 +11,8 @@ use super::sealed::Sealed;
 use super::*;
 use crate::job::schedule::{ScheduleRecord, TickRecord};
 use crate::job::{
-    AttemptRecord, Fingerprint, JobFacts, JobId, JobRecord, Kind, KindDefinition, NewJob, OperationId, QueueFacts,
-    QueueName, ScheduleName, Told, WorkerId,
+    AttemptRecord, Fingerprint, HookRecord, JobFacts, JobId, JobRecord, Kind, KindDefinition, NewJob, OperationId,
+    QueueFacts, QueueName, ScheduleName, Told, WorkerId,
 };
 
 /// Code that runs before and after every call of a store. See [`Wrapped`].
@@ -241,6 +241,14 @@ around_every_verb! {
     PulseStore {
         pulse Pulse() -> Result<PulseFacts, StoreError>, one;
         kind_counts KindCounts() -> Result<BTreeMap<Kind, Counts>, StoreError>, one;
+    }
+    HookStore {
+        put_hook PutHook(put: super::PutHook) -> Result<HookPut, StoreError>, one;
+        delete_hook DeleteHook(delete: super::DeleteHook) -> Result<bool, StoreError>, one;
+        switch_hook SwitchHook(switch: super::SwitchHook) -> Result<Option<HookRecord>, StoreError>, one;
+        hooks Hooks() -> Result<Vec<HookRecord>, StoreError>, items;
+        resolve_outbox ResolveOutbox(resolve: super::ResolveOutbox) -> Result<Resolved, StoreError>,
+            (|answer: &Result<Resolved, _>| answer.as_ref().ok().map(|resolved| resolved.ends));
     }
     Store {
         ping Ping() -> Result<(), StoreError>, one;

@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::running_worker::RunningWorker;
-use crate::job::{JobId, Kind, Lease, LeaseKey, Progress, QueueName, WorkerId};
+use crate::job::{JobId, Kind, Lease, LeaseKey, Progress, QueueName, TraceContext, WorkerId};
 use crate::queue::Queue;
 
 /// Why a handler should stop.
@@ -63,6 +63,11 @@ impl<S> Context<S> {
     pub(super) fn without_state(self) -> Context {
         let Self { attempt, queue, worker, outliving_tasks, .. } = self;
         Context { attempt, queue, worker, state: Arc::new(()), outliving_tasks }
+    }
+
+    /// The trace that the job was enqueued in, to go on with.
+    pub fn trace(&self) -> Option<&TraceContext> {
+        self.attempt.trace.as_ref()
     }
 
     /// The job's id, the same for all attempts: use it as an idempotency key for side effects.
@@ -142,6 +147,7 @@ pub(super) struct Attempt {
     queue_name: QueueName,
     pub(super) number: u32,
     max_attempts: u32,
+    pub(super) trace: Option<TraceContext>,
     deadline: OnceLock<Instant>,
     stop: CancellationToken,
     reason: OnceLock<StopReason>,
@@ -159,6 +165,7 @@ impl Attempt {
             queue_name: job.queue.clone(),
             number: job.attempts,
             max_attempts: job.max_attempts,
+            trace: job.trace.clone(),
             deadline: OnceLock::new(),
             stop: CancellationToken::new(),
             reason: OnceLock::new(),

@@ -8,7 +8,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::supervise::supervise;
-use super::{WorkerError, WorkerHealth, WorkerSettings, operator, pruner, reaper, ticker};
+use super::{WorkerError, WorkerHealth, WorkerSettings, operator, outbox, pruner, reaper, ticker};
 use crate::queue::Queue;
 
 /// A loop, which never completes.
@@ -17,14 +17,15 @@ type Loop = Pin<Box<dyn Future<Output = ()> + Send>>;
 type StartLoop = fn(Queue, &WorkerSettings) -> Loop;
 
 /// Each loop with its name in logs and metrics.
-const HOUSEKEEPING: [(&str, StartLoop); 4] = [
+const HOUSEKEEPING: [(&str, StartLoop); 5] = [
     ("reaper", |queue, settings| Box::pin(reaper::run(queue, settings.reap_interval))),
     ("pruner", |queue, settings| Box::pin(pruner::run(queue, settings.retention))),
     ("ticker", |queue, _| Box::pin(ticker::run(queue))),
     ("operator", |queue, _| Box::pin(operator::run(queue))),
+    ("outbox", |queue, _| Box::pin(outbox::run(queue))),
 ];
 
-/// Reaps expired leases, prunes finished jobs, ticks schedules and carries operations on until `shutdown` completes: for a process without a [`Worker`](super::Worker),
+/// Reaps expired leases, prunes finished jobs, ticks schedules, carries operations on and delivers events until `shutdown` completes: for a process without a [`Worker`](super::Worker),
 /// such as an API server. Of the settings it uses `reap_interval` and `retention`.
 pub async fn run_housekeeping(
     queue: Queue,

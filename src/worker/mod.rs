@@ -15,6 +15,7 @@ mod heartbeat;
 mod held;
 mod housekeeping;
 mod operator;
+mod outbox;
 mod pool;
 mod prefetch;
 mod presence;

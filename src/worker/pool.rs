@@ -219,8 +219,12 @@ fn start_handler<S: Send + Sync + 'static>(
     let context = Context::new(attempt.clone(), shared);
     let handler = known.handler.clone();
     let span = tracing::info_span!(
-        "job", job_id = %attempt.lease.job_id, kind = %attempt.kind, attempt = attempt.number, worker_id = %shared.worker
+        "job", job_id = %attempt.lease.job_id, kind = %attempt.kind, attempt = attempt.number, worker_id = %shared.worker,
+        trace_id = tracing::field::Empty
     );
+    if let Some(trace) = &attempt.trace {
+        span.record("trace_id", trace.trace_id());
+    }
     AbortOnDropHandle::new(tokio::spawn(async move { handler.start(payload, context).await }.instrument(span)))
 }
 

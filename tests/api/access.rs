@@ -32,7 +32,7 @@ const ADMIN: &str = "the-operators-own-token";
 const ANY: &str = "any";
 
 /// The whole table: what each route asks for. A route that is missing here fails the test.
-pub(crate) const TABLE: [(&str, &str, &str); 63] = [
+pub(crate) const TABLE: [(&str, &str, &str); 69] = [
     ("post", "/jobs", "enqueue"),
     ("post", "/jobs/batch", "enqueue"),
     ("get", "/jobs", "read"),
@@ -83,6 +83,12 @@ pub(crate) const TABLE: [(&str, &str, &str); 63] = [
     ("post", "/schedules/{name}/pause", "operate"),
     ("post", "/schedules/{name}/resume", "operate"),
     ("post", "/schedules/{name}/run", "operate"),
+    ("get", "/hooks", "read"),
+    ("get", "/hooks/{name}", "read"),
+    ("put", "/hooks/{name}", "admin"),
+    ("delete", "/hooks/{name}", "admin"),
+    ("post", "/hooks/{name}/pause", "operate"),
+    ("post", "/hooks/{name}/resume", "operate"),
     ("get", "/operations", "read"),
     ("get", "/operations/{id}", "read"),
     ("post", "/operations", "operate"),

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+use steadfast::job::{Kind, KindDefinition};
 
 use crate::access::{ALSO_ADMIN, TABLE, routes};
 use crate::client::Reply;
@@ -61,6 +62,10 @@ fn acts(job: &str, token: &str, error: &str, operation: &str) -> Vec<Act> {
         act("post", "/schedules/{name}/resume", name, json!({}), "resume_schedule"),
         act("post", "/schedules/{name}/run", name, json!({}), "run_schedule"),
         act("delete", "/schedules/{name}", name, json!({}), "delete_schedule"),
+        act("put", "/hooks/{name}", name, json!({"url": "https://example.org/hook", "secret": SECRET}), "put_hook"),
+        act("post", "/hooks/{name}/pause", name, json!({}), "pause_hook"),
+        act("post", "/hooks/{name}/resume", name, json!({}), "resume_hook"),
+        act("delete", "/hooks/{name}", name, json!({}), "delete_hook"),
         act("put", "/errors/{fingerprint}/snooze", error, json!({"for_ms": 60000}), "snooze"),
         act("delete", "/errors/{fingerprint}/snooze", error, json!({}), "unsnooze"),
         act("post", "/workers/{worker}/drain", worker, json!({}), "drain"),
@@ -125,6 +130,8 @@ async fn every_operator_route_is_audited_and_the_others_are_not(world: World) {
         let call = server.call(&method.to_uppercase(), path).token(&ops);
         call.header("x-request-id", request_id).json(body).send().await
     };
+    let deliveries = Kind::new("webhook_delivery").unwrap();
+    server.queue.put_kind(KindDefinition::any(deliveries)).await.unwrap();
     let error = dead_letter(&server, &ops).await;
     let job = json!({"kind": "welcome", "payload": {"key": SECRET}});
     let job = send("post", "/jobs", "enqueue", &job).await.expect(201);

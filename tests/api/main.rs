@@ -17,6 +17,7 @@ mod connections;
 mod dashboard;
 mod errors;
 mod explain;
+mod hooks;
 mod hostile;
 mod idempotency;
 mod job_options;

@@ -3,7 +3,7 @@
 use crate::support::postgres::Cluster;
 use crate::world::{Running, World, until};
 
-const PROMISED: [(&str, &str); 22] = [
+const PROMISED: [(&str, &str); 24] = [
     ("worker_jobs_started_total", "counter"),
     ("worker_jobs_completed_total", "counter"),
     ("worker_job_duration_seconds", "histogram"),
@@ -15,6 +15,8 @@ const PROMISED: [(&str, &str); 22] = [
     ("leases_lost_total", "counter"),
     ("schedule_ticks_total", "counter"),
     ("schedule_lateness_seconds", "histogram"),
+    ("hook_deliveries_total", "counter"),
+    ("hook_events_missed_total", "counter"),
     ("store_operation_seconds", "histogram"),
     ("store_batch_size", "histogram"),
     ("http_requests_total", "counter"),

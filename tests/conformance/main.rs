@@ -26,6 +26,7 @@ mod fence;
 mod fields;
 mod filters;
 mod groups;
+mod hooks;
 mod kinds;
 mod limit_phrases;
 mod limit_races;

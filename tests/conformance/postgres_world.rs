@@ -75,6 +75,11 @@ impl World for PostgresWorld {
         );
     }
 
+    async fn outbox_rows(&self) -> usize {
+        let row = self.admin.query_one("SELECT count(*) FROM outbox", &[]).await.unwrap();
+        row.get::<_, i64>(0) as usize
+    }
+
     async fn break_payload(&self, id: JobId) {
         let sql = "UPDATE jobs SET payload = '{not json' WHERE id = $1";
         assert_eq!(self.admin.execute(sql, &[id.as_uuid()]).await.unwrap(), 1, "there is no row of job {id}");

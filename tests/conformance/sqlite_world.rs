@@ -99,6 +99,11 @@ impl World for SqliteWorld {
         self.damage(&sql, id);
     }
 
+    async fn outbox_rows(&self) -> usize {
+        let connection = Connection::open(&self.path).unwrap();
+        connection.query_row("SELECT count(*) FROM outbox", [], |row| row.get(0)).unwrap()
+    }
+
     async fn break_payload(&self, id: JobId) {
         self.damage("UPDATE jobs SET payload = '{not json' WHERE id = ?1", id);
     }

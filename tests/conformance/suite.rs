@@ -450,6 +450,24 @@ macro_rules! conformance_suite {
                 however_many_take_steps_none_is_redriven_twice_and_none_left_out,
                 operations_are_listed_newest_first_and_are_limited,
             );
+            cases!($world, hooks:
+                every_end_of_a_watched_job_is_one_event,
+                an_end_that_nobody_watches_leaves_nothing_behind,
+                only_an_end_is_an_event,
+                successes_that_are_settled_together_are_told_apart_from_those_nobody_watches,
+                an_event_is_delivered_to_each_hook_that_wants_it_and_to_no_other,
+                a_hook_is_told_of_jobs_that_were_enqueued_since_it_was_there,
+                payload_and_result_are_sent_along_if_asked_for_and_missing_if_the_job_is_gone,
+                a_redriven_job_that_ends_again_is_another_event,
+                however_many_resolve_each_event_is_delivered_once,
+                deliveries_are_never_events_and_fifty_dead_ones_in_a_row_pause_their_hook,
+                a_resolve_that_fails_delivers_nothing_and_loses_nothing,
+                hooks_are_put_switched_and_deleted_and_the_audit_has_no_secret,
+                an_act_that_cannot_be_audited_is_not_done_to_a_hook,
+                there_are_a_hundred_hooks_at_most,
+                a_watched_job_gives_back_its_place_in_a_limited_queue,
+                the_trace_of_a_job_is_kept_with_it,
+            );
             cases!($world, concurrency:
                 eight_claimers_share_2000_jobs_without_taking_one_twice,
                 fifty_enqueues_with_one_key_make_one_job,

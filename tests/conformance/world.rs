@@ -33,6 +33,9 @@ pub(crate) trait World: Sized + Send + Sync + 'static {
     /// Says that this dead letter was ended by an error with this fingerprint.
     async fn put_in_error_group(&self, id: JobId, fingerprint: i64);
 
+    /// How many ends are in the outbox.
+    async fn outbox_rows(&self) -> usize;
+
     /// Damage: the payload of this job's row is no longer JSON.
     async fn break_payload(&self, id: JobId);
 

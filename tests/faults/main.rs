@@ -22,6 +22,7 @@ mod gone_workers;
 mod guesses;
 mod history;
 mod history_cases;
+mod hooks;
 mod hostile_text;
 mod io_error;
 mod journal;

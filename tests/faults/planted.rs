@@ -218,6 +218,12 @@ planted_bugs! {
         "limit_turns::f43_a_rate_under_saturation_is_used_to_95_percent_and_never_exceeded_on_sqlite", "little of the rate is used";
     a_redriven_job_that_its_group_of_errors_still_counts_is_caught: RedriveKeepsGroup,
         "errors::groups_of_errors_count_what_is_dead", "are dead";
+    ends_that_leave_the_outbox_before_they_are_deliveries_are_caught_on_sqlite: OutboxApart,
+        "hooks::f50_a_process_killed_between_an_end_and_its_delivery_loses_no_event_and_doubles_none_on_sqlite",
+        "every end has its deliveries";
+    ends_that_leave_the_outbox_before_they_are_deliveries_are_caught_on_postgresql: OutboxApart,
+        "hooks::f50_two_processes_killed_between_an_end_and_its_delivery_lose_no_event_and_double_none_on_postgresql",
+        "every end has its deliveries";
 }
 
 #[track_caller]

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use steadfast::job::{AttemptOutcome, JobId, Kind, KindDefaults, KindDefinition, RetryPolicy};
+use steadfast::job::{AttemptOutcome, JobId, Kind, KindDefaults, KindDefinition, RetryPolicy, TraceContext};
 use steadfast::kinds::endpoint::{Directory, Endpoint};
 use steadfast::kinds::push::{HttpRequests, HttpTargets, Push};
 use steadfast::kinds::{HttpRequest, RequestMethod};
@@ -62,6 +62,24 @@ async fn a_pushed_job_is_a_signed_call_and_its_json_answer_is_the_result() {
         assert_eq!(told.map(|name| seen.header(name)), [&id, "welcome", "default", "1", "3"]);
         assert_eq!([seen.header("webhook-id"), seen.header("authorization")], [&id, "Bearer x"]);
         standardwebhooks::Webhook::new(SECRET).unwrap().verify(&seen.body, &seen.headers).unwrap();
+        worker.stop().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_trace_of_a_job_goes_to_endpoints_that_are_to_get_it_and_to_no_other() {
+    let parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    let traced = |request: JobRequest| request.trace(TraceContext::parse(parent, Some("vendor=1")));
+    let world = World::sqlite().await;
+    for (wanted, seen_parent, seen_state) in [(true, parent, "vendor=1"), (false, "", "")] {
+        let receiver = Receiver::always(Reply::status(200)).await;
+        let worker = push(&world, Endpoint::new(&receiver.url("/")).unwrap().trace(wanted)).await;
+        let request = traced(JobRequest::new("welcome", Json::null()));
+        let id = world.queue.enqueue_request(request).await.unwrap().job.id;
+        assert_eq!(world.ends(id).await.status, Status::Succeeded);
+        let seen = &receiver.seen()[0];
+        let header = |name: &str| seen.headers.get(name).map_or("", |value| value.to_str().unwrap());
+        assert_eq!((header("traceparent"), header("tracestate")), (seen_parent, seen_state), "{wanted}");
         worker.stop().await;
     }
 }

@@ -120,7 +120,7 @@ pub(crate) fn version_of(connection: &Connection) -> usize {
 /// Tables and indexes, with the SQL that makes them.
 pub(crate) fn schema(connection: &Connection) -> Vec<(String, String)> {
     let mut statement = connection
-        .prepare("SELECT name, sql FROM sqlite_schema WHERE sql IS NOT NULL ORDER BY type <> 'table', rowid")
+        .prepare("SELECT name, sql FROM sqlite_schema WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite!_%' ESCAPE '!' ORDER BY type <> 'table', rowid")
         .unwrap();
     statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?))).unwrap().collect::<Result<_, _>>().unwrap()
 }

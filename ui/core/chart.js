@@ -64,13 +64,25 @@ export function roundUp(value) {
 
 /** @param {(number | null)[]} values @param {(i: number) => number} x @param {(value: number) => number} y */
 function path(values, x, y) {
-  let pen = "M";
+  const isGap = (/** @type {number} */ index) => (values[index] ?? null) === null;
   return values.map((value, index) => {
-    if (value === null) return (pen = "M"), "";
-    const piece = `${pen}${x(index).toFixed(1)} ${y(value).toFixed(1)}`;
-    pen = "L";
-    return piece;
+    if (value === null) return "";
+    // A value between two gaps would be a line without a length.
+    const alone = isGap(index - 1) && isGap(index + 1);
+    return `${isGap(index - 1) ? "M" : "L"}${x(index).toFixed(1)} ${y(value).toFixed(1)}${alone ? "h2" : ""}`;
   }).join("");
+}
+
+/**
+ * Without the step that is still going on: it would look like a fall.
+ * @template {{ t: string[], step_ms: number, as_of: string }} S
+ * @param {S | null} series @returns {S | null}
+ */
+export function wholeSteps(series) {
+  const last = series?.t.at(-1);
+  if (!series || !last || Date.parse(last) + series.step_ms <= Date.parse(series.as_of)) return series;
+  const cut = Object.entries(series).map(([name, value]) => [name, Array.isArray(value) ? value.slice(0, -1) : value]);
+  return /** @type {S} */ (Object.fromEntries(cut));
 }
 
 /** @param {(number | null)[]} values @param {(i: number) => number} x @param {(value: number) => number} y */

@@ -8,7 +8,7 @@
 // · `.value=${property}` · `@click=${listener}` · `ref=${called once with the element}`. A child may be text, a template, a list, a
 // Node, or nothing. Write no ">" inside attribute values of a template.
 
-import { visible } from "./visible.js";
+import { harmless, visible } from "./visible.js";
 
 /** @typedef {{ strings: TemplateStringsArray, values: unknown[], svg: boolean }} Template */
 /** @typedef {{ items: { key: string, value: unknown }[] }} Keyed */
@@ -50,10 +50,11 @@ export function repeat(items, key, view) {
   return { items: keyed };
 }
 
+/** Parsed once. @param {Template} template @returns {Blueprint} */
+const blueprint = (template) => blueprints.get(template.strings) ?? parse(template);
+
 /** @param {Template} template @returns {Blueprint} */
-function blueprint({ strings, svg }) {
-  const known = blueprints.get(strings);
-  if (known) return known;
+function parse({ strings, svg }) {
   let text = "";
   let inTag = false;
   strings.forEach((part, index) => {
@@ -129,10 +130,8 @@ class AttributeSlot {
   constructor(element, part) {
     this.element = element;
     this.part = part;
-    /** @type {unknown} */
-    this.last = undefined;
-    /** @type {unknown} */
-    this.listener = null;
+    this.last = /** @type {unknown} */ (undefined);
+    this.listener = /** @type {unknown} */ (null);
   }
 
   /** @param {unknown[]} values */
@@ -167,12 +166,8 @@ class AttributeSlot {
 
 /** @param {Element} element @param {string} name @param {unknown} value */
 function setAttribute(element, name, value) {
-  if (value === null || value === undefined || value === false) return element.removeAttribute(name);
-  let text = value === true ? "" : String(value);
-  // Links lead to pages of this server only by their path; a script is no link.
-  if ((name === "href" || name === "src") && !/^(?:\.{0,2}\/|[?#]|https?:|data:image\/svg\+xml,)/.test(text)) text = "#";
-  if (name === "title" || name === "aria-label") text = visible(text);
-  element.setAttribute(name, text);
+  if (value === null || value === undefined || value === false) element.removeAttribute(name);
+  else element.setAttribute(name, harmless(name, value === true ? "" : String(value)));
 }
 
 class ChildSlot {
@@ -225,10 +220,15 @@ class ChildSlot {
 
   /** @param {Template} template */
   setTemplate(template) {
-    if (this.instance?.strings === template.strings) return this.instance.update(template.values);
-    this.clear();
-    this.instance = new Instance(template);
-    this.end.before(this.instance.fragment);
+    // The very same one: whoever kept it says that nothing has changed.
+    if (template === this.last) return;
+    if (this.instance?.strings === template.strings) this.instance.update(template.values);
+    else {
+      this.clear();
+      this.instance = new Instance(template);
+      this.end.before(this.instance.fragment);
+    }
+    this.last = template;
   }
 
   /** @param {Keyed} keyed */

@@ -7,3 +7,9 @@ const HIDDEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b
 
 /** @param {string} text */
 export const visible = (text) => text.replace(HIDDEN, (char) => `\u27e8${char.charCodeAt(0).toString(16).toUpperCase().padStart(4, "0")}\u27e9`);
+
+/** What an attribute is set to. A script is no link, and what is read out is shown like text. @param {string} name @param {string} text */
+export function harmless(name, text) {
+  if (name === "href" || name === "src") return /^(?:\.{0,2}\/|[?#]|https?:)/.test(text) ? text : "#";
+  return name === "title" || name === "aria-label" ? visible(text) : text;
+}

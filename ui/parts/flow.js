@@ -3,7 +3,7 @@
 // Statistics, not truth: a crash loses up to 10 s of them, and the caption says so.
 
 import { get } from "../api.js";
-import { chart, chartCursor } from "../core/chart.js";
+import { chart, chartCursor, wholeSteps } from "../core/chart.js";
 import { html } from "../core/html.js";
 import { resource } from "../core/resource.js";
 import { storeNow } from "../live.js";
@@ -41,7 +41,7 @@ export function flowCharts(screen, of) {
       shown = span();
       queueMicrotask(series.refresh);
     }
-    const { data } = series.value;
+    const data = wholeSteps(series.value.data);
     if (!data || data.t.length < 2) return "";
     const perSecond = (/** @type {number[]} */ values) => values.map((value) => value / (data.step_ms / 1000));
     const shared = { t: data.t, cursor: moment, clock: (/** @type {string} */ at) => clock(at, storeNow(), utc.value) };

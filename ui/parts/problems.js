@@ -62,13 +62,28 @@ export function snooze(fingerprint, done) {
   });
 }
 
-/** @param {Shown} one */
-const row = (one) => html`<li data-severity=${one.severity}>
+/** @param {Shown} one @param {number} index */
+const row = (one, index) => html`<li data-severity=${one.severity}>
   <span class="status" data-status=${one.severity}><span class="glyph" role="img" aria-label=${one.severity === "note" ? "note" : `${one.severity} problem`}>${GLYPHS[one.severity]}</span></span>
   <span class="says">${one.says}</span>
-  <span class="since meta">since ${age(one.since, storeNow())}</span>
+  <span class="since meta">since ${age(one.since, storeNow())}${index < KEYS && may("operate") && one.do.length > 0 ? html` <kbd class="wide-only" title="key for the first remedy">${index + 1}</kbd>` : ""}</span>
   <span class="acts"><a class="button" href=${to.see(one.see)}>look</a>${may("operate") ? one.do.map((remedy) => html`<button type="button" @click=${() => perform(remedy)}>${remedy.says} …</button>`) : ""}</span>
 </li>`;
+
+/** So many problems have a digit as their key. */
+const KEYS = 9;
+
+/** Digits open the first remedy of the problem at that place. @param {() => Shown[]} problems @returns {Record<string, [string, () => void]>} */
+export const problemKeys = (problems) =>
+  Object.fromEntries(
+    Array.from({ length: KEYS }, (_, index) => {
+      const act = () => {
+        const remedy = problems().filter((one) => !one.snoozed_until)[index]?.do[0];
+        if (remedy && may("operate")) perform(remedy);
+      };
+      return [String(index + 1), [`mend problem ${index + 1}`, act]];
+    }),
+  );
 
 /** @param {Shown[]} problems @param {number} more */
 export function problemList(problems, more) {

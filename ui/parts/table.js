@@ -30,15 +30,18 @@ import { go } from "../router.js";
  * @property {(row: T) => string} [mark] a word for CSS: `dimmed`, `red`, `amber`
  * @property {import("../core/signal.js").Signal<Set<string>>} [selected]
  * @property {ReturnType<typeof cursor>} [cursor]
+ * @property {(row: T) => string} [memo] a row is drawn again only if its object or this has changed; its cells may read nothing else
  */
 
 /** The row that the keyboard is on, of one table. */
 export const cursor = () => signal(/** @type {string | null} */ (null));
 
 /** @template T @param {TableOptions<T>} options */
-export function table({ label, columns, rows, key, href, mark, selected, cursor: at }) {
+export function table({ label, columns, rows, key, href, mark, selected, cursor: at, memo }) {
   const keys = rows.map(key);
-  const current = at?.value && keys.includes(at.value) ? at.value : keys[0];
+  // Not looked at: moving on draws nothing anew, see `remember`.
+  const place = at?.peek();
+  const current = place && keys.includes(place) ? place : keys[0];
   const chosen = selected?.value;
   const all = chosen && keys.length > 0 && keys.every((one) => chosen.has(one));
   const some = chosen && keys.some((one) => chosen.has(one));
@@ -48,7 +51,7 @@ export function table({ label, columns, rows, key, href, mark, selected, cursor:
       ${columns.map((column) => html`<th scope="col" class=${classOf(column)}>${column.label === "" ? html`<span class="sr-only">${column.id}</span>` : column.label}</th>`)}
     </tr></thead>
     <tbody @keydown=${(/** @type {KeyboardEvent} */ event) => onArrow(event)} @focusin=${(/** @type {FocusEvent} */ event) => at && remember(event, at)}>
-      ${repeat(rows, key, (row) => {
+      ${repeat(rows, key, (row) => kept(row, memo && `${memo(row)} ${chosen?.has(key(row))} ${mark?.(row)}`, () => {
         const id = key(row);
         const link = href?.(row);
         return html`<tr data-key=${id} data-href=${link ?? null} class=${mark?.(row) ?? ""} tabindex=${at ? (id === current ? "0" : "-1") : null} aria-selected=${chosen ? String(chosen.has(id)) : null}
@@ -56,9 +59,22 @@ export function table({ label, columns, rows, key, href, mark, selected, cursor:
           ${selected ? html`<td class="pick"><input type="checkbox" tabindex="-1" aria-label=${`select ${id}`} .checked=${chosen?.has(id) ?? false} @click=${(/** @type {MouseEvent} */ event) => pick(selected, keys, id, event.shiftKey)}></td>` : ""}
           ${columns.map((column) => (column.head ? html`<th scope="row" class=${classOf(column)}>${column.cell(row)}</th>` : html`<td class=${classOf(column)} data-label=${typeof column.label === "string" ? column.label : null}>${column.cell(row)}</td>`))}
         </tr>`;
-      })}
+      }))}
     </tbody>
   </table></div>`;
+}
+
+/** @type {WeakMap<object, { depends: string, view: unknown }>} */
+const views = new WeakMap();
+
+/** @param {unknown} row @param {string | undefined} depends @param {() => unknown} view */
+function kept(row, depends, view) {
+  if (depends === undefined || typeof row !== "object" || row === null) return view();
+  const known = views.get(row);
+  if (known?.depends === depends) return known.view;
+  const made = { depends, view: view() };
+  views.set(row, made);
+  return made.view;
 }
 
 /** @param {Column<any>} column */
@@ -75,7 +91,10 @@ function onRowClick(event, link) {
 /** @param {FocusEvent} event @param {import("../core/signal.js").Signal<string | null>} at */
 function remember(event, at) {
   const row = /** @type {Element} */ (event.target).closest("tr[data-key]");
-  if (row instanceof HTMLElement) at.value = row.dataset.key ?? null;
+  if (!(row instanceof HTMLElement)) return;
+  row.parentElement?.querySelector('tr[tabindex="0"]')?.setAttribute("tabindex", "-1");
+  row.tabIndex = 0;
+  at.value = row.dataset.key ?? null;
 }
 
 /** @param {KeyboardEvent} event */

@@ -83,5 +83,5 @@ export default function error(screen) {
     ],
   })}<p class="page-end"><a href=${to.jobs(filter)}>all of them</a></p>`), { everyMs: EVERY_MS });
 
-  return () => html`${loaded(group, view, { everyMs: EVERY_MS })}<section class="part"><h2>Its jobs</h2>${rows()}</section>`;
+  return () => html`${group.value.data ? "" : html`<h1>Dead letters</h1>`}${loaded(group, view, { everyMs: EVERY_MS })}<section class="part"><h2>Its jobs</h2>${rows()}</section>`;
 }

@@ -4,15 +4,16 @@ import { apiUrl, curl, get, may } from "../api.js";
 import { html } from "../core/html.js";
 import { filterOf, queryOf } from "../core/query.js";
 import { effect, signal, untracked } from "../core/signal.js";
-import { pulse, storeNow } from "../live.js";
+import { pulse } from "../live.js";
 import { ago, glyph, time } from "../parts/bits.js";
 import { canBeOperation, openBulk } from "../parts/bulk.js";
 import { openDialog } from "../parts/dialog.js";
 import { filterField } from "../parts/filters.js";
 import { empty, failed, skeleton } from "../parts/states.js";
 import { currentKey, cursor, table, tableKeys } from "../parts/table.js";
+import { utc } from "../prefs.js";
 import { go, href, scrollToRestore, setQuery, to } from "../router.js";
-import { GLYPHS, STATUSES, age, between, bytes, count, duration, firstLine, plural, shortId, statusWord } from "../words.js";
+import { GLYPHS, STATUSES, between, bytes, count, firstLine, plural, shortId, statusWord } from "../words.js";
 import { ROWS_MAX, jobsList, keep, orderOf, recall } from "./jobs_list.js";
 
 /** @typedef {import("../types.d.ts").JobSummary} Row */
@@ -23,9 +24,7 @@ const REFRESH_MS = 2000;
 /** When something happens to it, or happened. @param {Row} job */
 function when(job) {
   if (job.finished_at) return ago(job.finished_at);
-  if (job.status === "running") return html`<span title="runs for">for ${age(job.started_at, storeNow())}</span>`;
-  const wait = Date.parse(job.run_at) - storeNow();
-  return wait > 0 ? ago(job.run_at) : html`<time datetime=${job.run_at} title="due">due ${duration(-wait)}</time>`;
+  return job.status === "running" ? ago(job.started_at, "for") : ago(job.run_at, "due");
 }
 
 /** @type {Record<string, import("../parts/table.js").Column<Row> & { by?: boolean }>} */
@@ -158,7 +157,7 @@ export default function jobs(screen) {
       <nav class="tabs" aria-label="status">${tab(undefined, "all", counts ? STATUSES.reduce((sum, status) => sum + (counts[status] ?? 0), 0) : undefined)}${STATUSES.map((status) => tab(status, html`<span class="status" data-status=${status}><span class="glyph" aria-hidden="true">${GLYPHS[status]}</span></span> ${statusWord(status)}`, counts?.[status]))}</nav>
       ${newer > 0 ? html`<button type="button" class="newer" @click=${() => (scrollTo(0, 0), list.load())}>▲ ${count(newer, manyNewer)} newer</button>` : ""}
       ${error && rows.length > 0 ? html`<p class="notice" data-severity="amber" role="status">${error.message}</p>` : ""}
-      ${error && rows.length === 0 ? failed(error, list.load) : rows.length > 0 ? table({ label: "jobs", columns, rows, key: (job) => job.id, href: (job) => to.job(job.id), mark: (job) => (left.has(job.id) ? "dimmed" : ""), selected, cursor: at }) : loading ? skeleton(12) : nothing(filter(), apply, next !== null)}
+      ${error && rows.length === 0 ? failed(error, list.load) : rows.length > 0 ? table({ label: "jobs", columns, rows, key: (job) => job.id, href: (job) => to.job(job.id), mark: (job) => (left.has(job.id) ? "dimmed" : ""), selected, cursor: at, memo: () => `${utc.value} ${columns.map(({ id }) => id)}` }) : loading ? skeleton(12) : nothing(filter(), apply, next !== null)}
       ${rows.length > 0 || next ? html`<div class="page-end meta"><span>${plural(rows.length, "row")}${looked > rows.length ? html`; looked at ${plural(looked, "job")}${lookedTo ? html`, back to ${time(lookedTo)}` : ""}` : ""}</span>
         ${next ? (rows.length < ROWS_MAX ? html`<button type="button" ?disabled=${loading} @click=${() => list.older()}>${filter().text ? "look further" : "older"} ↓</button>` : html`<a class="button" href=${href("/jobs", queryOf({ ...filter(), created_before: rows.at(-1)?.created_at ?? "" }))}>older than these ↓</a>`) : html`<span>that is all</span>`}</div>` : ""}
       ${selection()}`;

@@ -93,7 +93,7 @@ export default function kind(screen) {
 
   const causes = () => loaded(errors, (/** @type {Group[]} */ rows) => (rows.length === 0 ? html`<p class="meta">None of its jobs is dead.</p>` : html`<ul class="plain">${rows.map((group) => html`<li class="row"><a class="error-text" href=${to.error(group.fingerprint)}>${group.title}</a><b>${count(group.dead)}</b><span class="meta">last ${ago(group.last_seen)}</span></li>`)}</ul>`), { everyMs: EVERY_MS, rows: 2 });
 
-  return () => loaded(list, (/** @type {Kind[]} */ all) => {
+  return () => html`${declared() ? "" : html`<h1>${name}</h1>`}${loaded(list, (/** @type {Kind[]} */ all) => {
     const one = all.find((each) => each.kind === name);
     if (!one) return failed(new Error(`no kind ${name} is declared`));
     return html`<div class="head"><h1>${name}</h1><div class="acts">${may("enqueue") ? html`<button type="button" @click=${() => enqueue(one)}>enqueue one …</button>` : ""}${may("admin") && !one.built_in ? html`<button type="button" @click=${() => declare(one)}>change …</button>` : ""}</div></div>
@@ -101,5 +101,5 @@ export default function kind(screen) {
       ${charts()}
       <section class="part"><h2>Dies of</h2>${causes()}</section>
       <section class="part"><h2>Declaration</h2>${facts(one)}</section>`;
-  }, { everyMs: EVERY_MS });
+  }, { everyMs: EVERY_MS })}`;
 }

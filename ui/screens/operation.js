@@ -97,5 +97,5 @@ export default function operation(screen) {
         ${data.reason ? html`<dt>note</dt><dd>${data.reason}</dd>` : ""}</dl>
       <p class="page-end"><a href=${to.audit({ target: `operation:${id}` })}>audit</a></p>`;
   };
-  return () => loaded(one, view, { everyMs: EVERY_MS });
+  return () => html`${one.value.data ? "" : html`<h1>Operation</h1>`}${loaded(one, view, { everyMs: EVERY_MS })}`;
 }

@@ -3,12 +3,12 @@
 // Everything but the flow, the errors and the audit comes with the pulse. On a server that never had a job it is three steps that work.
 
 import { API, curl, get, may } from "../api.js";
-import { chart, chartCursor } from "../core/chart.js";
+import { chart, chartCursor, wholeSteps } from "../core/chart.js";
 import { html, repeat } from "../core/html.js";
 import { resource } from "../core/resource.js";
 import { pulse, storeNow } from "../live.js";
 import { ago, time } from "../parts/bits.js";
-import { problemList } from "../parts/problems.js";
+import { problemKeys, problemList } from "../parts/problems.js";
 import { queueTable } from "../parts/queue_table.js";
 import { commandLine, failed, skeleton } from "../parts/states.js";
 import { cursor, tableKeys } from "../parts/table.js";
@@ -57,10 +57,10 @@ export default function overview(screen) {
   const at = cursor();
   const moment = chartCursor();
   screen.curl(() => curl("GET", "/pulse"));
-  screen.keys(tableKeys({ keys: () => pulse.peek()?.queues.map(({ queue }) => queue) ?? [] }));
+  screen.keys({ ...tableKeys({ keys: () => pulse.peek()?.queues.map(({ queue }) => queue) ?? [] }), ...problemKeys(() => pulse.peek()?.problems ?? []) });
 
   const flow = () => {
-    const { data } = series.value;
+    const data = wholeSteps(series.value.data);
     if (!data || data.t.length < 2) return "";
     const perSecond = (/** @type {number[]} */ values) => values.map((value) => value / (data.step_ms / 1000));
     const shared = { t: data.t, cursor: moment, clock: (/** @type {string} */ at) => clock(at, storeNow(), utc.value) };

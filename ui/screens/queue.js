@@ -78,7 +78,7 @@ export default function queue(screen) {
       : html`<ul class="plain">${here.slice(0, 50).map((one) => html`<li><a href=${to.worker(one.worker)}>${one.worker}</a> ${status(one.state)} <span class="meta">${count(one.busy)} of ${count(one.concurrency)} busy · ${one.kinds ? one.kinds.join(", ") : "every kind"}</span></li>`)}</ul>`;
   }, { everyMs: EVERY_MS, rows: 2 });
 
-  return () => html`${loaded(settings, head, { everyMs: EVERY_MS, rows: 2 })}
+  return () => html`${settings.value.data ? "" : html`<h1>${name}</h1>`}${loaded(settings, head, { everyMs: EVERY_MS, rows: 2 })}
     <section class="part"><h2>Is it moving?</h2>${moving()}</section>
     ${charts()}
     <section class="part"><h2>Next to run</h2>${coming()}</section>

@@ -70,7 +70,7 @@ export default function schedule(screen) {
   /** @param {Tick[]} rows */
   const history = (rows) => (rows.length === 0 ? html`<p class="meta">It has not fired yet.</p>` : html`<p class="ticks" aria-hidden="true">${[...rows].reverse().map((tick) => html`<span class="status" data-status=${FATES[tick.fate] ?? "note"} title=${tick.fate}>${tick.fate === "fired" ? "■" : "□"}</span>`)}</p>
     <ul class="plain">${rows.slice(0, 10).map((tick) => html`<li class="row">${time(tick.tick)} <span class="status" data-status=${FATES[tick.fate] ?? "note"}>${tick.fate}</span> ${tick.job_id ? html`<a href=${to.job(tick.job_id)}><code>${shortId(tick.job_id)}</code></a>` : ""} <span class="meta">${tick.reason ?? ""}${Date.parse(tick.at) - Date.parse(tick.tick) > 1000 ? ` ${duration(Date.parse(tick.at) - Date.parse(tick.tick))} late` : ""}</span></li>`)}</ul>`);
-  return () => loaded(one, view, { everyMs: EVERY_MS });
+  return () => html`${one.value.data ? "" : html`<h1>${name}</h1>`}${loaded(one, view, { everyMs: EVERY_MS })}`;
 }
 
 /** The same moment in the schedule's zone. @param {string} at @param {string} tz */

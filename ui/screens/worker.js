@@ -31,7 +31,7 @@ export default function worker(screen) {
   screen.title(name);
   screen.curl(() => curl("GET", path));
   screen.keys(tableKeys({ keys: () => (one.peek().data?.jobs ?? []).map((/** @type {{ job_id: string }} */ job) => job.job_id) }));
-  return () => loaded(one, view, { everyMs: EVERY_MS });
+  return () => html`${one.value.data ? "" : html`<h1>${name}</h1>`}${loaded(one, view, { everyMs: EVERY_MS })}`;
 
   /** @param {Worker} data */
   function view(data) {

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 import { Exact, readJson, writeJson } from "../core/json.js";
-import { visible } from "../core/visible.js";
+import { harmless, visible } from "../core/visible.js";
 
 test("numbers are kept to the digit", () => {
   for (const text of ["12345678901234567890", "1e400", "1.10", "-0", "0.1000000000000000055511151231257827", "1E5", "9007199254740993"]) {
@@ -48,4 +48,10 @@ test("control and bidi characters are shown, not obeyed", () => {
   assert.equal(visible("tab\tand\nline stay, ä and 😀 too"), "tab\tand\nline stay, ä and 😀 too");
   assert.equal(visible("\ud800"), "⟨D800⟩");
   assert.equal(visible("👩‍💻"), "👩‍💻", "joiners belong to words and emoji");
+});
+
+test("a script is no link", () => {
+  for (const bad of ["javascript:alert(1)", " javascript:alert(1)", "data:text/html,x", "JAVASCRIPT:x", "vbscript:x", "\u0000javascript:x", "mailto:x", ""]) assert.equal(harmless("href", bad), "#", bad);
+  for (const good of ["/ui/jobs", "./x", "../x", "?a=b", "#main", "https://host/x"]) assert.equal(harmless("href", good), good);
+  assert.equal(harmless("title", "a\u202eb"), "a⟨202E⟩b");
 });

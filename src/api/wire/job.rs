@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use super::unique::{UniqueSubmission, UniqueView};
 use super::{Integer, Nul, check_json};
-use crate::job::{AttemptRecord, JobRecord, JobRequest, Json, NotJson, Progress, Unique};
+use crate::job::{AttemptRecord, JobRecord, JobRequest, Json, NotJson, Progress, TraceContext, Unique};
 use crate::queue::Viewer;
 use crate::store::Enqueued;
 
@@ -57,6 +57,15 @@ pub(in crate::api) struct JobSubmission {
     start_within_ms: Option<Integer>,
     /// At most one job of its kind with its key waits, is unfinished, or is enqueued within a time.
     unique: Option<UniqueSubmission>,
+    /// The hook that is told of its end, whatever that hook's filter is. Must exist.
+    #[schema(pattern = "^[a-z0-9_.:-]{1,64}$", example = "billing")]
+    notify: Option<String>,
+    /// The trace that it is enqueued in, by W3C Trace Context; wins over the header `traceparent`. Ignored if it is not valid.
+    #[schema(max_length = 55, example = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")]
+    traceparent: Option<String>,
+    /// Beside `traceparent`.
+    #[schema(max_length = 512)]
+    tracestate: Option<String>,
 }
 
 impl JobSubmission {
@@ -64,13 +73,18 @@ impl JobSubmission {
     pub(in crate::api) fn has_nul(&self) -> bool {
         let unique = self.unique.as_ref().map(UniqueSubmission::key);
         let keys = [self.idempotency_key.as_ref(), self.group_key.as_ref(), unique];
-        let texts = [Some(&self.kind), self.queue.as_ref()].into_iter().chain(keys);
+        let others = [self.notify.as_ref(), self.traceparent.as_ref(), self.tracestate.as_ref()];
+        let texts = [Some(&self.kind), self.queue.as_ref()].into_iter().chain(keys).chain(others);
         texts.flatten().any(|text| text.contains('\0'))
             || check_json(self.payload.get().as_bytes()).is_ok_and(|nul| nul == Nul::Present)
     }
 
-    /// `key` is what the header said, if it said something.
-    pub(in crate::api) fn into_request(self, key: Option<String>) -> Result<JobRequest, NotJson> {
+    /// `key` and `trace` are what the headers said, if they said something; a trace of its own wins.
+    pub(in crate::api) fn into_request(
+        self,
+        key: Option<String>,
+        trace: Option<TraceContext>,
+    ) -> Result<JobRequest, NotJson> {
         let number = |value: Option<Integer>| value.map(|Integer(number)| number);
         Ok(JobRequest {
             kind: self.kind,
@@ -87,6 +101,11 @@ impl JobSubmission {
             start_by: self.start_by,
             start_within_ms: number(self.start_within_ms),
             unique: self.unique.map(Unique::from),
+            notify: self.notify,
+            trace: match self.traceparent {
+                Some(parent) => TraceContext::parse(&parent, self.tracestate.as_deref()),
+                None => trace,
+            },
         })
     }
 }
@@ -157,6 +176,12 @@ pub(in crate::api) struct JobView {
     /// How it was enqueued as unique.
     #[schema(required)]
     unique: Option<UniqueView>,
+    /// The hook that its producer wants to be told of its end.
+    #[schema(required)]
+    notify: Option<String>,
+    /// The trace that it was enqueued in.
+    #[schema(required)]
+    trace: Option<TraceView>,
     /// Cancellation was requested.
     cancel_requested: bool,
     /// Who runs it; only while it runs.
@@ -189,6 +214,24 @@ pub(in crate::api) struct JobView {
     /// When it reached its end.
     #[schema(required)]
     finished_at: Option<Timestamp>,
+}
+
+/// Where a job comes from, by W3C Trace Context.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Trace)]
+pub(in crate::api) struct TraceView {
+    /// As a header of this name.
+    #[schema(example = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")]
+    traceparent: String,
+    /// As a header of this name.
+    #[schema(required)]
+    tracestate: Option<String>,
+}
+
+impl From<&TraceContext> for TraceView {
+    fn from(trace: &TraceContext) -> Self {
+        Self { traceparent: trace.traceparent().to_owned(), tracestate: trace.tracestate().map(str::to_owned) }
+    }
 }
 
 /// How far the handler says it is.
@@ -241,6 +284,8 @@ impl JobView {
             cost: job.cost,
             start_by: job.start_by,
             unique: job.unique.map(UniqueView::from),
+            notify: job.notify.map(|hook| hook.to_string()),
+            trace: job.trace.as_ref().map(TraceView::from),
             cancel_requested: job.cancel_requested,
             locked_by: job.locked_by.map(|worker| worker.to_string()),
             locked_at: job.locked_at,

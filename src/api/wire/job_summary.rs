@@ -59,6 +59,8 @@ pub(in crate::api) struct JobSummary {
     start_by: Option<Timestamp>,
     #[schema(required)]
     unique: Option<UniqueView>,
+    #[schema(required)]
+    notify: Option<String>,
     cancel_requested: bool,
     #[schema(required)]
     locked_by: Option<String>,
@@ -102,6 +104,7 @@ impl From<JobRecord> for JobSummary {
             cost: job.cost,
             start_by: job.start_by,
             unique: job.unique.map(UniqueView::from),
+            notify: job.notify.map(|hook| hook.to_string()),
             cancel_requested: job.cancel_requested,
             locked_by: job.locked_by.map(|worker| worker.to_string()),
             locked_at: job.locked_at,

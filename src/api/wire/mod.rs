@@ -6,6 +6,7 @@
 mod audit;
 mod errors;
 mod explain;
+mod hook;
 mod integer;
 mod job;
 mod job_summary;
@@ -26,6 +27,7 @@ mod worker;
 pub(super) use audit::AuditView;
 pub(super) use errors::{ErrorView, SnoozeDeclaration};
 pub(super) use explain::{JobExplanation, QueueExplanation};
+pub(super) use hook::{HookDeclaration, HookView};
 pub(super) use integer::{Integer, duration, within};
 pub(super) use job::{
     AttemptView, BatchResult, BatchResults, CancelAnswer, EnqueueReplay, JobBatch, JobSubmission, JobView, StatusName,

@@ -29,7 +29,7 @@ pub use outcome::FINAL_STATUSES;
 use self::call::{Call, Called};
 use self::excerpt::{EXCERPT_DEFAULT_BYTES, EXCERPT_MAX_BYTES, Excerpt};
 use self::outcome::Meaning;
-use self::request::Delivery;
+use self::request::{Delivery, add_trace};
 use super::WebhookDelivery;
 use super::endpoint::Directory;
 use crate::outbound::{Answer, HostGate, Outbound, expect_kind};
@@ -168,7 +168,14 @@ impl Webhooks {
             final_statuses: &settings.final_statuses,
         };
         let job_id = context.job_id().to_string();
-        let (answer, meaning) = match call.place(&target, || delivery.signed(&job_id, now()), context).await? {
+        let signed = || {
+            let mut request = delivery.signed(&job_id, now());
+            if let Some(endpoint) = &endpoint {
+                add_trace(&mut request.headers, endpoint, context);
+            }
+            request
+        };
+        let (answer, meaning) = match call.place(&target, signed, context).await? {
             Called::Answered(answer, meaning) => (answer, meaning),
             Called::NotYet(delay) => return Ok(Completion::Snooze(delay)),
         };

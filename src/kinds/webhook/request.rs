@@ -13,6 +13,11 @@ use crate::kinds::endpoint::{Directory, Endpoint, KEYS_MAX};
 use crate::kinds::{Method, WebhookDelivery};
 use crate::outbound::{Policy, Request, Target};
 use crate::queue::Job;
+use crate::worker::Context;
+
+/// The headers of W3C Trace Context.
+const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
+const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
 
 /// 128 characters, also of the `webhook-id` that receivers keep to recognise what they have.
 const MESSAGE_ID_MAX_BYTES: usize = 128;
@@ -101,6 +106,22 @@ pub(crate) fn add_headers(all: &mut HeaderMap, given: HeaderMap, endpoint: Optio
         all.insert(name.clone(), value.clone());
     }
     Ok(())
+}
+
+/// Adds the trace of the job, if the endpoint is to get it. What the caller or the settings say of it stays.
+pub(crate) fn add_trace<S>(headers: &mut HeaderMap, endpoint: &Endpoint, context: &Context<S>) {
+    let Some(trace) = context.trace().filter(|_| endpoint.trace) else { return };
+    if headers.contains_key(TRACEPARENT) {
+        return;
+    }
+    // Checked when the job was enqueued: visible ASCII.
+    if let Ok(parent) = HeaderValue::from_str(trace.traceparent()) {
+        headers.insert(TRACEPARENT, parent);
+        headers.remove(TRACESTATE);
+        if let Some(state) = trace.tracestate().and_then(|state| HeaderValue::from_str(state).ok()) {
+            headers.insert(TRACESTATE, state);
+        }
+    }
 }
 
 /// What every request has unless the caller replaces it; `outbound` adds `user-agent` and `accept-encoding`.

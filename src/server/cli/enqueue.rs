@@ -82,6 +82,9 @@ struct Options {
     /// Cancel it if it has not started by then, like 2030-01-01T00:00:00Z
     #[arg(long, value_name = "INSTANT", value_parser = args::instant)]
     start_by: Option<jiff::Timestamp>,
+    /// The hook that is told of its end, whatever that hook's filter is
+    #[arg(long, value_name = "HOOK", value_parser = args::name)]
+    notify: Option<String>,
     #[command(flatten)]
     unique: UniqueOptions,
 }
@@ -136,6 +139,7 @@ impl Options {
             ("cost", self.cost.map(Value::from)),
             ("start_within_ms", self.start_within.map(ms)),
             ("start_by", self.start_by.map(|at| Value::from(at.to_string()))),
+            ("notify", self.notify.clone().map(Value::from)),
             ("unique", self.unique.field()),
         ];
         given.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()

@@ -13,6 +13,7 @@ mod enqueue;
 mod errors;
 mod format;
 mod health;
+mod hooks;
 mod job_list;
 mod jobs;
 mod kinds;
@@ -57,6 +58,8 @@ pub(super) enum ClientCommand {
     Workers(workers::Workers),
     /// Look at operations on many jobs, pause, resume and stop them
     Operations(operations::Operations),
+    /// Look at hooks, put, pause, resume and delete them
+    Hooks(hooks::Hooks),
     /// Make, list and revoke API tokens
     Tokens(tokens::Tokens),
     /// Show what operators did
@@ -106,6 +109,7 @@ impl ClientCommand {
             Self::Errors(command) => &mut command.target,
             Self::Workers(command) => &mut command.target,
             Self::Operations(command) => &mut command.target,
+            Self::Hooks(command) => &mut command.target,
             Self::Tokens(command) => &mut command.target,
             Self::Audit(command) => &mut command.target,
             Self::Stats(command) => &mut command.target,
@@ -129,6 +133,7 @@ pub(super) fn run(mut command: ClientCommand, before: Target) -> Result<Exit> {
         ClientCommand::Errors(command) => command.run(),
         ClientCommand::Workers(command) => command.run(),
         ClientCommand::Operations(command) => command.run(),
+        ClientCommand::Hooks(command) => command.run(),
         ClientCommand::Tokens(command) => command.run(),
         ClientCommand::Audit(command) => command.run(),
         ClientCommand::Stats(command) => command.run(),

@@ -40,12 +40,14 @@ dead AS (
         error_group = t.error_group
     FROM told t
     WHERE j.id = t.id AND j.lease_token = t.token AND j.lease_expires_at IS NOT NULL
-    RETURNING j.id, j.queue, j.kind, j.group_key, j.holds, j.error_group, t.title
+    RETURNING j.id, j.queue, j.kind, j.group_key, j.holds, j.error_group, t.title,
+              CASE WHEN j.watch IS NOT NULL THEN END_JSON END AS event
 ),
 ended AS (SELECT d.queue, d.kind, d.group_key, d.holds FROM dead d),
 GIVEN_BACK,
 died AS (SELECT d.id, d.queue, d.kind, d.error_group, 'failed' AS outcome, d.title FROM dead d),
 GROUPED,
+REPORTED (dead),
 moved AS (SELECT d.queue, d.kind, 'running' AS was, 'failed_permanent' AS is_now FROM dead d),
 COUNTED
 SELECT count(*) FROM dead";

@@ -216,10 +216,10 @@ SELECT u.*, NULL, NULL, NULL, NULL, NULL, NULL, NULL FROM unstarted u
 UNION ALL
 -- A row for each lane: how much room there was, how much was found, and when to ask again.
 SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
-       NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, r.nth, NULL, r.room,
+       NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, r.nth, NULL, r.room,
        (SELECT count(*) FROM found f WHERE f.nth = r.nth), r.is_known, r.wait_us::bigint, r.is_full
 FROM room r
 UNION ALL
 SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
-       NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, a.nth, NULL, 0, 0, true, 1000000, true
+       NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, a.nth, NULL, 0, 0, true, 1000000, true
 FROM asked a WHERE a.is_running

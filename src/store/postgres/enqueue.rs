@@ -357,6 +357,9 @@ impl<'a> Columns<'a> {
             &options.unique_whiles,
             &options.unique_for_us,
             &options.unique_shown,
+            &options.watches,
+            &options.notifies,
+            &options.traces,
         ]);
         params
     }
@@ -401,7 +404,7 @@ impl<'a> Columns<'a> {
 }
 
 /// How many parameters the statement has for jobs that are not plain: by it, [`insert`] knows it.
-const OPTIONS_PARAMS: usize = 19;
+const OPTIONS_PARAMS: usize = 22;
 
 /// The columns of what plain jobs do not have.
 #[derive(Default)]
@@ -414,6 +417,9 @@ pub(super) struct OptionColumns<'a> {
     pub(super) unique_whiles: Vec<Option<i16>>,
     pub(super) unique_for_us: Vec<Option<i64>>,
     pub(super) unique_shown: Vec<Option<String>>,
+    pub(super) watches: Vec<Option<i16>>,
+    pub(super) notifies: Vec<Option<&'a str>>,
+    pub(super) traces: Vec<Option<String>>,
 }
 
 impl<'a> OptionColumns<'a> {
@@ -438,6 +444,9 @@ impl<'a> OptionColumns<'a> {
             let for_ms = job.unique().and_then(|unique| unique.for_ms);
             columns.unique_for_us.push(for_ms.map(|ms| ms.saturating_mul(1_000)));
             columns.unique_shown.push(job.unique().and_then(|unique| serde_json::to_string(unique).ok()));
+            columns.watches.push(job.watch().stored());
+            columns.notifies.push(job.notify().map(|hook| hook.as_str()));
+            columns.traces.push(job.trace().map(|trace| trace.stored_text()));
         }
         columns
     }

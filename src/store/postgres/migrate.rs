@@ -25,6 +25,7 @@ const MIGRATIONS: &[MigrationStep] = &[
     MigrationStep::Transactional(include_str!("migrations/0004_limits.sql")),
     MigrationStep::Transactional(include_str!("migrations/0005_operations.sql")),
     MigrationStep::Transactional(include_str!("migrations/0006_series.sql")),
+    MigrationStep::Transactional(include_str!("migrations/0007_hooks.sql")),
 ];
 
 /// The versions of the tables that this program works on. While `min` is below `max`, programs of this version may
@@ -34,8 +35,8 @@ pub(super) struct SchemaVersions {
     pub(super) max: i32,
 }
 
-/// 6: operators' acts are written down since 5, and series since then.
-pub(super) const SUPPORTED: SchemaVersions = SchemaVersions { min: 6, max: MIGRATIONS.len() as i32 };
+/// 7: operators' acts are written down since 5, series since 6, ends of watched jobs since 7.
+pub(super) const SUPPORTED: SchemaVersions = SchemaVersions { min: 7, max: MIGRATIONS.len() as i32 };
 
 /// Which migrations have been applied.
 pub(super) const VERSIONS_TABLE: &str = "steadfast_migrations";
@@ -312,4 +313,4 @@ fn explain(error: tokio_postgres::Error, connector: &Connector, schema: &str, ve
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

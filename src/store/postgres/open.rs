@@ -164,7 +164,33 @@ pub(super) async fn check_schema(
             }
         },
     };
-    check_schema_version(found, &SUPPORTED, connector, settings)
+    check_schema_version(found, &SUPPORTED, connector, settings)?;
+    match is_promoting(client, &settings.schema).await {
+        Ok(false) => Ok(()),
+        Ok(true) => {
+            let problem = "a promotion from a SQLite file into it is not complete";
+            let way_out = "run the same `steadfast promote` again, which goes on where it was";
+            Err(OpenError::new(&connector.shown, problem, way_out))
+        }
+        Err(error) => {
+            let problem = "its tables cannot be listed";
+            Err(OpenError::new(&connector.shown, problem, "see the server's message").caused_by(Cause::from(&error)))
+        }
+    }
+}
+
+/// How far a promotion has come (`promotion.rs`). It is there only while one is under way, and nobody else uses the tables then.
+pub(super) const PROGRESS: &str = "steadfast_promotion";
+
+/// Whether a promotion into these tables is under way, or was given up.
+pub(super) async fn is_promoting(client: &Client, schema: &str) -> Result<bool, tokio_postgres::Error> {
+    has_table(client, schema, PROGRESS).await
+}
+
+pub(super) async fn has_table(client: &Client, schema: &str, name: &str) -> Result<bool, tokio_postgres::Error> {
+    let sql = "SELECT FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+               WHERE n.nspname = $1 AND c.relname = $2";
+    Ok(client.query_opt(sql, &[&schema, &name]).await?.is_some())
 }
 
 fn check_schema_version(

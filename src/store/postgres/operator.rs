@@ -30,7 +30,7 @@ ended AS (
     SET status = 'cancelled', cancel_requested = true, lease_expires_at = NULL, finished_at = now(), died_at = now(),
         updated_at = now(), start_deadline = NULL, unique_key = CASE WHEN j.unique_while = 2 THEN j.unique_key END
     FROM was w WHERE j.id = w.id AND w.status IN ('queued', 'retrying')
-    RETURNING j.queue, j.kind, w.status AS was
+    RETURNING j.queue, j.kind, w.status AS was, CASE WHEN j.watch IS NOT NULL THEN END_JSON END AS event
 ),
 flagged AS (
     UPDATE SCHEMA.jobs j SET cancel_requested = true, updated_at = now()
@@ -43,6 +43,7 @@ acted AS (
     WHERE w.status IN ('queued', 'retrying') OR (w.status = 'running' AND NOT w.cancel_requested)
 ),
 AUDITED_JOBS,
+REPORTED (ended),
 moved AS (SELECT e.queue, e.kind, e.was, 'cancelled' AS is_now FROM ended e),
 COUNTED
 SELECT w.id, w.status, w.is_strict AND w.status IN ('queued', 'retrying') FROM was w";

@@ -1,19 +1,23 @@
-//! What operators ask beside jobs, kinds, schedules and limits: the audit, workers, sessions, groups of errors, operations, series and
-//! overviews.
+//! What operators ask beside jobs, kinds, schedules and limits: the audit, workers, sessions, groups of errors, operations, series,
+//! overviews and hooks.
 
 use std::collections::BTreeMap;
 
 use async_trait::async_trait;
 
-use super::{PostgresStore, audit, errors, operation_steps, operations, pulse, series, sessions, worker_list, workers};
-use crate::job::{Fingerprint, Kind, OperationId, Told, WorkerId};
+use super::{
+    PostgresStore, audit, errors, hooks, operation_steps, operations, outbox, pulse, series, sessions, worker_list,
+    workers,
+};
+use crate::job::{Fingerprint, HookRecord, Kind, OperationId, Told, WorkerId};
 use crate::store::{
-    AuditPage, AuditStore, BeginOperation, ChangeOperation, Counts, DeleteSession, ErrorPage, ErrorRecord, ErrorStore,
-    ListAudit, ListErrors, ListOperations, ListWorkers, OperationBegun, OperationChanged, OperationPage,
-    OperationPreview, OperationRecord, OperationStep, OperationStore, PreviewOperation, PruneAudit, PruneSeries,
-    PruneTokens, PruneWorkers, PulseFacts, PulseStore, PutSession, ReadSeries, SeriesRead, SeriesRow, SeriesStore,
-    SessionRecord, SessionStore, SnoozeErrors, StoreError, TellWorker, TouchTokens, UnsnoozeErrors, WorkerDetail,
-    WorkerPage, WorkerReport, WorkerStore,
+    AuditPage, AuditStore, BeginOperation, ChangeOperation, Counts, DeleteHook, DeleteSession, ErrorPage, ErrorRecord,
+    ErrorStore, HookPut, HookStore, ListAudit, ListErrors, ListOperations, ListWorkers, OperationBegun,
+    OperationChanged, OperationPage, OperationPreview, OperationRecord, OperationStep, OperationStore,
+    PreviewOperation, PruneAudit, PruneSeries, PruneTokens, PruneWorkers, PulseFacts, PulseStore, PutHook, PutSession,
+    ReadSeries, ResolveOutbox, Resolved, SeriesRead, SeriesRow, SeriesStore, SessionRecord, SessionStore, SnoozeErrors,
+    StoreError, SwitchHook, TellWorker, TouchTokens, UnsnoozeErrors, WorkerDetail, WorkerPage, WorkerReport,
+    WorkerStore,
 };
 
 #[async_trait]
@@ -142,5 +146,28 @@ impl PulseStore for PostgresStore {
 
     async fn kind_counts(&self) -> Result<BTreeMap<Kind, Counts>, StoreError> {
         pulse::kind_counts(&self.core).await
+    }
+}
+
+#[async_trait]
+impl HookStore for PostgresStore {
+    async fn put_hook(&self, put: PutHook) -> Result<HookPut, StoreError> {
+        hooks::put_hook(&self.core, put).await
+    }
+
+    async fn delete_hook(&self, delete: DeleteHook) -> Result<bool, StoreError> {
+        hooks::delete_hook(&self.core, delete).await
+    }
+
+    async fn switch_hook(&self, switch: SwitchHook) -> Result<Option<HookRecord>, StoreError> {
+        hooks::switch_hook(&self.core, switch).await
+    }
+
+    async fn hooks(&self) -> Result<Vec<HookRecord>, StoreError> {
+        hooks::hooks(&self.core).await
+    }
+
+    async fn resolve_outbox(&self, resolve: ResolveOutbox) -> Result<Resolved, StoreError> {
+        outbox::resolve_outbox(&self.core, resolve).await
     }
 }

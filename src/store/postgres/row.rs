@@ -11,14 +11,14 @@ use super::timestamp::PgTimestamp;
 use crate::job::limits::NAME_MAX_BYTES;
 use crate::job::{JobId, JobRecord, Json, Kind, QueueName, Status, WorkerId};
 
-/// The columns of `jobs` (as `j`) that [`job`] reads, in its order.
+/// The columns of `jobs` (as `j`) that [`job`] reads, in its order; the last is for the outbox.
 pub(super) const JOB_COLUMNS: &str = "j.id, j.kind, j.queue, j.payload, j.status, j.priority, j.attempts, \
      j.max_attempts, j.run_at, j.timeout_ms, j.idempotency_key, j.cancel_requested, j.worker, j.started_at, \
      j.lease_expires_at, j.last_error, j.result, j.progress, j.created_at, j.updated_at, j.finished_at, j.group_key, \
-     j.cost, j.start_by, j.unique_shown, j.error_group";
+     j.cost, j.start_by, j.unique_shown, j.error_group, j.notify, j.trace, j.watch";
 
 /// How many columns that is.
-pub(super) const JOB_COLUMN_COUNT: usize = 26;
+pub(super) const JOB_COLUMN_COUNT: usize = 29;
 
 /// Where among them the end of the lease is.
 pub(super) const LEASE_EXPIRES_AT: usize = 14;
@@ -45,6 +45,8 @@ macro_rules! job_from {
         let start_by: Option<PgTimestamp> = row.try_get(23)?;
         let unique: Option<&str> = row.try_get(24)?;
         let error_group: Option<i64> = row.try_get(25)?;
+        let notify: Option<&str> = row.try_get(26)?;
+        let trace: Option<&str> = row.try_get(27)?;
         $crate::job::JobRecord {
             id: $crate::store::postgres::row::id(row.try_get(0)?),
             kind,
@@ -61,6 +63,8 @@ macro_rules! job_from {
             cost: cost.map($crate::store::postgres::row::count),
             start_by: start_by.map(PgTimestamp::timestamp),
             unique: unique.and_then(|text| serde_json::from_str(text).ok()),
+            notify: notify.and_then(|name| $crate::job::HookName::new(name).ok()),
+            trace: trace.and_then($crate::job::TraceContext::from_stored),
             cancel_requested: row.try_get(11)?,
             locked_by: worker.filter(|_| is_running).map($crate::store::postgres::row::worker),
             locked_at: started_at.filter(|_| is_running).map(PgTimestamp::timestamp),

@@ -30,12 +30,14 @@ settled AS (
     -- leased, by statistics of an idle hour, it would go through all jobs to find the one instead of looking up each id.
     WHERE j.id = t.id AND j.lease_token = t.token AND coalesce(j.lease_expires_at, '-infinity') > '-infinity'
     RETURNING j.id, j.lease_token, j.queue, j.kind, j.priority, j.run_at, j.status, greatest(t.run_in_us, 0) AS wait_us, j.group_key, j.holds,
-              j.group_seq IS NOT NULL AS is_strict, j.error_group, j.outcome, t.title
+              j.group_seq IS NOT NULL AS is_strict, j.error_group, j.outcome, t.title,
+              CASE WHEN j.watch IS NOT NULL AND j.finished_at IS NOT NULL THEN END_JSON END AS event
 ),
 ended AS (SELECT s.queue, s.kind, s.group_key, s.holds FROM settled s),
 GIVEN_BACK,
 died AS (SELECT s.id, s.queue, s.kind, s.error_group, s.outcome, s.title FROM settled s),
 GROUPED,
+REPORTED (settled),
 moved AS (SELECT s.queue, s.kind, 'running' AS was, s.status AS is_now FROM settled s),
 COUNTED
 -- Which were written, and which of them were cancelled, in one row, and a row for each that waits again: most do not.

@@ -6,10 +6,12 @@ WITH settled AS (
         result = t.result, updated_at = now()
     FROM unnest($1::uuid[], $2::uuid[], $3::text[]) AS t(id, token, result)
     WHERE j.id = t.id AND j.lease_token = t.token AND coalesce(j.lease_expires_at, '-infinity') > '-infinity'
-    RETURNING j.id, j.lease_token, j.queue, j.kind, j.group_key, j.holds, j.group_seq IS NOT NULL AS is_strict
+    RETURNING j.id, j.lease_token, j.queue, j.kind, j.group_key, j.holds, j.group_seq IS NOT NULL AS is_strict,
+              CASE WHEN j.watch IS NOT NULL THEN END_JSON END AS event
 ),
 ended AS (SELECT s.queue, s.kind, s.group_key, s.holds FROM settled s),
 GIVEN_BACK,
+REPORTED (settled),
 moved AS (SELECT s.queue, s.kind, 'running' AS was, 'succeeded' AS is_now FROM settled s),
 COUNTED
 SELECT array_agg(s.id), array_agg(s.lease_token),

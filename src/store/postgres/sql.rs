@@ -4,9 +4,9 @@
 use super::pool::quoted;
 use super::row::JOB_COLUMNS;
 use super::{
-    audit, claim, counts, dead_groups, enqueue_unique, errors, explain, extend, group_scan, kinds, known, lane_scan,
-    lease_checks, limits, list, list_waiting, lookup, operation_jobs, operation_steps, operations, operator, pulse,
-    queues, reap, schedules, series, sessions, settle, stats, ticks, tokens, worker_list, workers,
+    audit, claim, counts, dead_groups, enqueue_unique, errors, explain, extend, group_scan, hooks, kinds, known,
+    lane_scan, lease_checks, limits, list, list_waiting, lookup, operation_jobs, operation_steps, operations, operator,
+    outbox, pulse, queues, reap, schedules, series, sessions, settle, stats, ticks, tokens, worker_list, workers,
 };
 use crate::planted::{Bug, planted};
 use crate::store::Order;
@@ -46,9 +46,11 @@ statements!(
     count_schedules: schedules::COUNT_SCHEDULES,
     dead_letter: claim::DEAD_LETTER,
     delete_ended_checks: lease_checks::DELETE_ENDED_CHECKS,
+    count_hooks: hooks::COUNT_HOOKS,
     delete: operator::DELETE,
     delete_unaudited: &operator::unaudited(operator::DELETE),
     delete_group: limits::DELETE_GROUP,
+    delete_hook: hooks::DELETE_HOOK,
     delete_kind: kinds::DELETE_KIND,
     delete_schedules: schedules::DELETE_SCHEDULES,
     delete_session: sessions::DELETE_SESSION,
@@ -70,6 +72,9 @@ statements!(
     get: lookup::GET,
     group_dead: dead_groups::GROUP_DEAD,
     had_token: tokens::HAD_TOKEN,
+    hook_counters: outbox::HOOK_COUNTERS,
+    hooks: hooks::HOOKS,
+    included: outbox::INCLUDED,
     kind_counts: pulse::KIND_COUNTS,
     kinds: kinds::KINDS,
     known: known::KNOWN,
@@ -97,6 +102,7 @@ statements!(
     list_waiting_strict: list_waiting::STRICT,
     lock_config: schedules::LOCK_CONFIG,
     lock_due: ticks::LOCK_DUE,
+    lock_hook: hooks::LOCK_HOOK,
     lock_meant: operation_jobs::LOCK_MEANT,
     lock_operation: operations::LOCK_OPERATION,
     lock_schedule: schedules::LOCK_SCHEDULE,
@@ -109,6 +115,7 @@ statements!(
     oldest_ready: stats::OLDEST_READY,
     operation: operations::OPERATION,
     operations: operations::OPERATIONS,
+    outbox: outbox::OUTBOX,
     pause: queues::PAUSE,
     prune: operator::PRUNE,
     prune_audit: audit::PRUNE_AUDIT,
@@ -163,6 +170,8 @@ statements!(
     worker_leases: worker_list::WORKER_LEASES,
     workers: worker_list::WORKERS,
     workers_seen: worker_list::WORKERS_SEEN,
+    write_hook: hooks::WRITE_HOOK,
+    write_hook_counters: outbox::WRITE_HOOK_COUNTERS,
     write_operation: operations::WRITE_OPERATION,
     write_series: series::WRITE_SERIES,
     write_schedule: schedules::WRITE_SCHEDULE,
@@ -191,6 +200,9 @@ const UNSTARTED: &str = "unstarted AS (
     FROM picked p
     WHERE j.id = p.id AND (p.attempts >= p.max_attempts OR p.start_deadline <= now())
     RETURNING JOB_COLUMNS, j.lease_token, p.status AS was, p.nth
+),
+reported AS (
+    INSERT INTO SCHEMA.outbox (event) SELECT END_JSON FROM unstarted j WHERE j.watch IS NOT NULL
 ),";
 
 /// Keeps the attempt that a claim is about to overwrite.
@@ -232,6 +244,25 @@ const GROUPED: &str = "grouped AS (
     GROUP BY d.error_group, d.queue, d.kind
 )";
 
+/// The end of a watched job, as the outbox has it: from its row as it is afterwards (as `j`). `job::event` reads it.
+const END_JSON: &str = "json_build_object(
+        'watch', j.watch, 'job', j.id, 'kind', j.kind, 'queue', j.queue, 'status', j.status, 'notify', j.notify,
+        'group', j.group_key, 'key', j.idempotency_key, 'priority', j.priority, 'attempts', j.attempts,
+        'max_attempts', j.max_attempts, 'error', j.last_error,
+        'created_at', (extract(epoch FROM j.created_at) * 1000000)::bigint,
+        'at', (extract(epoch FROM j.finished_at) * 1000000)::bigint)::text";
+
+/// Appends the ends of watched jobs to the outbox. What it is given has an `event`, null for jobs that nobody watches.
+fn reported(text: &str) -> String {
+    let mut text = text.to_owned();
+    for ended in ["settled", "ended", "dead"] {
+        let insert = "reported AS (\n    INSERT INTO SCHEMA.outbox (event) SELECT o.event FROM";
+        let insert = format!("{insert} {ended} o WHERE o.event IS NOT NULL\n)");
+        text = text.replace(&format!("REPORTED ({ended})"), &insert);
+    }
+    text.replace("END_JSON", END_JSON)
+}
+
 /// Appends that jobs are dead letters no more. The statement has a `revived (queue, kind, error_group)`.
 const UNGROUPED: &str = "ungrouped AS (
     INSERT INTO SCHEMA.error_deltas (fingerprint, queue, kind, dead, total)
@@ -253,6 +284,7 @@ pub(super) fn rendered(text: &str, schema: &str) -> String {
     // In a text within the text.
     let text = text.replace("'SCHEMA.", &format!("'{}.", quoted(schema).replace('\'', "''")));
     let text = text.replace("UNSTARTED\n", &format!("{UNSTARTED}\n")).replace("PAST\n", &format!("{PAST}\n"));
+    let text = reported(&text);
     let text = text.replace("GIVEN_BACK,\n", &format!("{GIVEN_BACK},\n"));
     let text = text.replace("UNGROUPED", UNGROUPED).replace("GROUPED", GROUPED);
     let text = text.replace("MATCHES", list::MATCHES).replace("TEXT_BYTES", list::TEXT_BYTES);

@@ -76,7 +76,10 @@ impl PostgresStore {
                 .bind(&columns.options.unique_keys)
                 .bind(&columns.options.unique_whiles)
                 .bind(&columns.options.unique_for_us)
-                .bind(&columns.options.unique_shown),
+                .bind(&columns.options.unique_shown)
+                .bind(&columns.options.watches)
+                .bind(&columns.options.notifies)
+                .bind(&columns.options.traces),
         };
         let keys: Vec<String> = jobs.iter().filter_map(|job| stored_key(job)).collect();
         if !keys.is_empty() {

@@ -25,6 +25,12 @@ impl PgTimestamp {
         Self(us)
     }
 
+    /// From microseconds since 1970.
+    #[cfg(all(feature = "sqlite", feature = "server"))]
+    pub(super) fn from_micros(us: i64) -> Self {
+        Self(us.saturating_sub(EPOCH_US))
+    }
+
     /// Microseconds since 2000, as on the wire.
     pub(super) fn to_wire(self) -> i64 {
         self.0

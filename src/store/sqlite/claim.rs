@@ -15,6 +15,7 @@ use super::job_options::{options_ended, options_started};
 use super::lanes::Lane;
 use super::lease::{ClaimedRow, lease_token};
 use super::marks::Marks;
+use super::outbox::report_end;
 use super::row::{UuidBlob, timestamp};
 use super::transaction::Tx;
 use crate::job::{AttemptOutcome, ErrorGroup, ErrorText, Lease, LeaseToken, Status};
@@ -107,7 +108,7 @@ fn start_all(
     leases.reserve(due.len());
     for DueRow { seq, lane, status, was_started, job, marks, started_marks, expired, .. } in due {
         if let Some(start_by) = expired {
-            expire(tx, seq, &lane, status, start_by)?;
+            expire(tx, (seq, marks), &lane, status, start_by)?;
             continue;
         }
         if marks.has_options() && !was_started {
@@ -120,14 +121,14 @@ fn start_all(
             Ok(job) if job.attempts < job.max_attempts => job,
             Ok(job) => {
                 let reason = format!("waiting although all {} attempts are used up", job.max_attempts);
-                unrunnable.push(dead_letter(tx, seq, &lane, status, &reason)?);
+                unrunnable.push(dead_letter(tx, (seq, marks), &lane, status, &reason)?);
                 continue;
             }
             Err(error) if planted(Bug::BadRowFailsClaim) => {
                 return Err(rusqlite::Error::ToSqlConversionFailure(error.into()));
             }
             Err(error) => {
-                unrunnable.push(dead_letter(tx, seq, &lane, status, &error.to_string())?);
+                unrunnable.push(dead_letter(tx, (seq, marks), &lane, status, &error.to_string())?);
                 continue;
             }
         };
@@ -175,16 +176,28 @@ struct Start {
 }
 
 /// queued → cancelled, for a job that was to start by a time that has passed. Also for the reaper.
-pub(super) fn expire(tx: &mut Tx<'_>, seq: i64, lane: &Lane, from: Status, start_by: i64) -> rusqlite::Result<()> {
+pub(super) fn expire(
+    tx: &mut Tx<'_>,
+    (seq, marks): (i64, Marks),
+    lane: &Lane,
+    from: Status,
+    start_by: i64,
+) -> rusqlite::Result<()> {
     let error = format!("expired: not started by {}", timestamp(start_by));
     tx.statement(EXPIRE)?.execute(params![seq, error, tx.now_micros()])?;
     options_ended(tx, seq)?;
     tx.moved(lane, Some(from), Some(Status::Cancelled));
-    Ok(())
+    report_end(tx, seq, marks)
 }
 
 /// queued, retrying → failed_permanent, for a row that cannot be run.
-fn dead_letter(tx: &mut Tx<'_>, seq: i64, lane: &Lane, from: Status, reason: &str) -> rusqlite::Result<UnrunnableJob> {
+fn dead_letter(
+    tx: &mut Tx<'_>,
+    (seq, marks): (i64, Marks),
+    lane: &Lane,
+    from: Status,
+    reason: &str,
+) -> rusqlite::Result<UnrunnableJob> {
     let error = ErrorText::new(format!("cannot be run: {reason}"));
     let (job, id) = tx.statement(DEAD_LETTER)?.query_row(params![seq, error.as_str(), tx.now_micros()], |row| {
         let id = row.get::<_, UuidBlob>(0).ok();
@@ -198,5 +211,6 @@ fn dead_letter(tx: &mut Tx<'_>, seq: i64, lane: &Lane, from: Status, reason: &st
         let group = ErrorGroup::of(&lane.kind, AttemptOutcome::Failed, error.as_str(), None);
         tx.died(seq, id, lane, &group)?;
     }
+    report_end(tx, seq, marks)?;
     Ok(job)
 }

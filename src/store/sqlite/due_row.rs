@@ -130,6 +130,8 @@ impl DueJob {
             cost: options.cost,
             start_by: options.start_by,
             unique: options.unique,
+            notify: options.notify,
+            trace: options.trace,
             cancel_requested: self.cancel_requested,
             locked_by: Some(worker),
             locked_at: Some(timestamp(now_micros)),

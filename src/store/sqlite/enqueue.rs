@@ -12,7 +12,7 @@ use super::marks::Marks;
 use super::row::{UuidBlob, micros, timestamp};
 use super::transaction::Tx;
 use super::unique::enqueue_unique;
-use crate::job::{JobId, JobRecord, NewJob, Start, Status};
+use crate::job::{JobId, JobRecord, NewJob, Start, Status, Watch};
 use crate::planted::{Bug, planted};
 use crate::store::{EnqueueAnswer, Enqueued, KeyTaken, Known};
 
@@ -151,8 +151,13 @@ fn group_of(tx: &Tx<'_>, job: &NewJob) -> Group {
 }
 
 fn insert_with_options(tx: &Tx<'_>, job: &NewJob, group: &Group, run_at: i64) -> rusqlite::Result<usize> {
-    let has_options = job.cost().is_some() || job.start_by().is_some() || job.unique().is_some();
-    let mut marks = Marks::default();
+    let is_shown = job.notify().is_some() || job.trace().is_some();
+    let has_options = is_shown || job.cost().is_some() || job.start_by().is_some() || job.unique().is_some();
+    let mut marks = match job.watch() {
+        Watch::Nobody => Marks::default(),
+        Watch::Hooks(_) => Marks::WATCHED,
+        Watch::Delivery => Marks::DELIVERY,
+    };
     if has_options {
         marks = marks.with(Marks::OPTIONS);
     }

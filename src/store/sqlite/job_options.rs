@@ -1,5 +1,5 @@
-//! What few jobs have, in a row of its own beside theirs: a cost, a deadline of the start, a unique key (ADR 17). The mark
-//! in the job's row says whether there is one.
+//! What few jobs have, in a row of its own beside theirs: a cost, a deadline of the start, a unique key (ADR 17), a hook that
+//! its producer named (ADR 20), a trace. The mark in the job's row says whether there is one.
 
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, params};
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::row::{micros, timestamp};
 use super::transaction::Tx;
-use crate::job::{NewJob, Unique, UniqueWhile};
+use crate::job::{HookName, NewJob, TraceContext, Unique, UniqueWhile};
 
 /// As users are shown it, and the deadline that claims look at.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -15,6 +15,8 @@ pub(super) struct JobOptions {
     pub(super) cost: Option<u32>,
     pub(super) start_by: Option<Timestamp>,
     pub(super) unique: Option<Unique>,
+    pub(super) notify: Option<HookName>,
+    pub(super) trace: Option<TraceContext>,
     /// `None` once it has started.
     pub(super) start_deadline: Option<i64>,
 }
@@ -28,6 +30,10 @@ struct Shown {
     start_by: Option<i64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     unique: Option<Unique>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    notify: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    trace: Option<String>,
 }
 
 /// `unique_while`: the key is free once the job has started, has ended, or once its window has passed.
@@ -50,7 +56,14 @@ impl JobOptions {
     pub(super) fn shown(text: &str) -> Self {
         let shown: Shown = serde_json::from_str(text).unwrap_or_default();
         let start_by = shown.start_by.map(timestamp);
-        Self { cost: shown.cost, start_by, unique: shown.unique, start_deadline: None }
+        Self {
+            cost: shown.cost,
+            start_by,
+            unique: shown.unique,
+            notify: shown.notify.and_then(|name| HookName::new(name).ok()),
+            trace: shown.trace.as_deref().and_then(TraceContext::from_stored),
+            start_deadline: None,
+        }
     }
 }
 
@@ -64,7 +77,8 @@ pub(super) fn add_options(tx: &Tx<'_>, seq: i64, job: &NewJob) -> rusqlite::Resu
     let now = tx.now_micros();
     let start_by = job.start_by().map(|by| micros(by.time(timestamp(now))));
     let unique = job.unique();
-    let shown = Shown { cost: job.cost(), start_by, unique: unique.cloned() };
+    let (notify, trace) = (job.notify().map(ToString::to_string), job.trace().map(TraceContext::stored_text));
+    let shown = Shown { cost: job.cost(), start_by, unique: unique.cloned(), notify, trace };
     let shown = serde_json::to_string(&shown).map_err(|error| rusqlite::Error::ToSqlConversionFailure(error.into()))?;
     let unique_while = unique.map(|unique| match (unique.for_ms, unique.while_) {
         (Some(_), _) => FOR_A_WINDOW,

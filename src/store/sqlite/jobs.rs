@@ -12,6 +12,7 @@ use super::inbox::{Urgency, Verb};
 use super::job_options::{delete_options, options_ended, options_redriven};
 use super::lanes::{Lane, Position};
 use super::marks::Marks;
+use super::outbox::report_end;
 use super::row::{UuidBlob, job_columns, read_job_leniently};
 use super::transaction::Tx;
 use crate::job::{JobId, JobRecord, Status};
@@ -129,6 +130,7 @@ pub(super) fn cancel(tx: &mut Tx<'_>, id: JobId) -> rusqlite::Result<Acted<Cance
             tx.moved(&lane, Some(status), Some(Status::Cancelled));
             tx.has_ended(&lane)?;
             tx.look_again([Arc::new(lane)])?;
+            report_end(tx, seq, marks)?;
             Ok((Cancelled::Now, act))
         }
         Status::Running => {

@@ -20,6 +20,11 @@ impl Marks {
     /// It has a row in `job_options`.
     pub(super) const OPTIONS: Self = Self(16);
 
+    /// Hooks are told of its end.
+    pub(super) const WATCHED: Self = Self(32);
+    /// It delivers an event of a hook, which counts its end.
+    pub(super) const DELIVERY: Self = Self(64);
+
     const HOLDS: i64 = 7;
 
     pub(super) fn read(row: &Row<'_>, index: usize) -> rusqlite::Result<Self> {
@@ -44,6 +49,11 @@ impl Marks {
 
     pub(super) fn has_options(self) -> bool {
         self.has(Self::OPTIONS)
+    }
+
+    /// Its end goes into the outbox.
+    pub(super) fn is_watched(self) -> bool {
+        self.has(Self::WATCHED.with(Self::DELIVERY))
     }
 
     /// The limits that it counts for.

@@ -10,7 +10,8 @@ use std::path::Path;
 
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
 
-use super::open::cannot_open;
+use super::open::{Promoted, cannot_open};
+use super::promoted::refuse_promoted;
 use crate::store::OpenError;
 
 /// Marks the file as ours ("SFst"), so that somebody else's database is not migrated by mistake.
@@ -24,6 +25,7 @@ const MIGRATIONS: &[Migration] = &[
     Migration::Transactional(include_str!("migrations/0004_limits.sql")),
     Migration::Transactional(include_str!("migrations/0005_operations.sql")),
     Migration::Transactional(include_str!("migrations/0006_series.sql")),
+    Migration::Transactional(include_str!("migrations/0007_hooks.sql")),
 ];
 
 /// How one version becomes the next.
@@ -44,8 +46,8 @@ enum Migration {
 /// 1,000 rows, some milliseconds of work and some megabytes of log.
 const BACKFILL_ROWS: usize = 1000;
 
-/// Refuses a file that is another program's or a later version's. Only reads.
-pub(super) fn check_identity(connection: &Connection, path: &Path) -> Result<(), OpenError> {
+/// Refuses a file that is another program's or a later version's, or that was promoted. Only reads.
+pub(super) fn check_identity(connection: &Connection, path: &Path, promoted: Promoted) -> Result<(), OpenError> {
     let failed = |error: rusqlite::Error| cannot_open(path, error);
     let application_id: i32 = pragma(connection, "application_id").map_err(failed)?;
     let tables: i64 =
@@ -57,8 +59,12 @@ pub(super) fn check_identity(connection: &Connection, path: &Path) -> Result<(),
             "give the path of a new file, or of one that Steadfast made",
         ));
     }
+    if promoted == Promoted::Refused {
+        refuse_promoted(connection, path)?;
+    }
     let (version, known): (i32, usize) = (pragma(connection, "user_version").map_err(failed)?, MIGRATIONS.len());
-    if usize::try_from(version).map_or(true, |version| version > known) {
+    let is_marked = promoted == Promoted::Allowed && version < 0;
+    if !is_marked && usize::try_from(version).map_or(true, |version| version > known) {
         return Err(OpenError::new(
             path.display(),
             format!("its schema is version {version} and this program knows versions up to {known}"),

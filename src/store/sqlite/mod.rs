@@ -40,6 +40,7 @@ mod extend;
 mod gates;
 mod group_turns;
 mod health;
+mod hooks;
 mod inbox;
 mod job_options;
 mod jobs;
@@ -60,7 +61,11 @@ mod operation_jobs;
 mod operation_steps;
 mod operations;
 mod operator_traits;
+mod outbox;
 mod owner;
+mod promoted;
+#[cfg(all(feature = "postgres", feature = "server"))]
+pub(crate) mod promotion;
 mod prune;
 mod pulse;
 #[cfg(test)]

@@ -8,6 +8,7 @@ use rusqlite::{Connection, ErrorCode, OpenFlags};
 use super::build_flags::log_missing;
 use super::migrate::{check_identity, is_up_to_date, migrate};
 use super::owner::{NotOwner, OwnerLock, become_owner, beside, check_modes, find_or_make};
+use super::promoted;
 use crate::planted::{Bug, planted};
 use crate::store::OpenError;
 
@@ -33,8 +34,9 @@ pub(super) fn open(given: &Path) -> Result<OpenedFile, OpenError> {
     }
     let path = find_or_make(given)?;
     let owner = become_owner(&path)?;
-    let mut connection = check_and_connect(&path)?;
+    let mut connection = check_and_connect(&path, Promoted::Refused)?;
     migrate(&mut connection, &path)?;
+    promoted::forget(&connection, &path)?;
     log_missing(&connection).map_err(|error| cannot_open(&path, error))?;
     Ok(OpenedFile { path, owner, connection })
 }
@@ -45,34 +47,43 @@ pub(super) fn migrate_file(given: &Path) -> Result<usize, OpenError> {
     let path = find_or_make(given)?;
     match become_owner(&path) {
         Ok(owner) => {
-            let mut connection = check_and_connect(&path)?;
+            let mut connection = check_and_connect(&path, Promoted::Refused)?;
             let steps = migrate(&mut connection, &path);
             drop(connection);
             drop(owner);
             steps
         }
-        Err(NotOwner::Taken(_)) if is_up_to_date(&connect_read_only(&path)?) => Ok(0),
+        Err(NotOwner::Taken(_)) if is_up_to_date(&connect_read_only(&path, Promoted::Refused)?) => Ok(0),
         Err(not_owner) => Err(not_owner.into()),
     }
 }
 
-fn check_and_connect(path: &Path) -> Result<Connection, OpenError> {
+/// What to make of a file that was promoted to PostgreSQL.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Promoted {
+    Refused,
+    /// For the promotion itself.
+    #[cfg_attr(not(all(feature = "postgres", feature = "server")), expect(dead_code, reason = "for promotions only"))]
+    Allowed,
+}
+
+pub(super) fn check_and_connect(path: &Path, promoted: Promoted) -> Result<Connection, OpenError> {
     // First of all: whatever SQLite makes beside the file gets its mode.
     check_modes(path)?;
     // Closed only after the other one is open: the last to close would copy the log into the file.
-    let read_only = connect_read_only(path)?;
+    let read_only = connect_read_only(path, promoted)?;
     check_last_page(&read_only, path)?;
     let flags = OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_READ_WRITE;
     connect(path, flags).map_err(|error| cannot_open(path, error))
 }
 
 /// Looks whose file it is before anything is set in it, over a connection that cannot write, not even on closing.
-fn connect_read_only(path: &Path) -> Result<Connection, OpenError> {
+pub(super) fn connect_read_only(path: &Path, promoted: Promoted) -> Result<Connection, OpenError> {
     let failed = |error| cannot_open(path, error);
     let flags = OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_READ_ONLY;
     let read_only = Connection::open_with_flags(path, flags).map_err(failed)?;
     read_only.busy_timeout(BUSY_TIMEOUT).map_err(failed)?;
-    check_identity(&read_only, path)?;
+    check_identity(&read_only, path, promoted)?;
     Ok(read_only)
 }
 

@@ -1,20 +1,21 @@
-//! What operators ask beside jobs, kinds, schedules and limits: the audit, workers, sessions, groups of errors, operations, series and
-//! overviews.
+//! What operators ask beside jobs, kinds, schedules and limits: the audit, workers, sessions, groups of errors, operations, series,
+//! overviews and hooks.
 
 use std::collections::BTreeMap;
 
 use async_trait::async_trait;
 use rusqlite::Connection;
 
-use super::{SqliteStore, audit, errors, operation_steps, operations, pulse, series, sessions, workers};
-use crate::job::{Fingerprint, Kind, OperationId, Told, WorkerId};
+use super::{SqliteStore, audit, errors, hooks, operation_steps, operations, pulse, series, sessions, workers};
+use crate::job::{Fingerprint, HookRecord, Kind, OperationId, Told, WorkerId};
 use crate::store::{
-    AuditPage, AuditStore, BeginOperation, ChangeOperation, Counts, DeleteSession, ErrorPage, ErrorRecord, ErrorStore,
-    ListAudit, ListErrors, ListOperations, ListWorkers, OperationBegun, OperationChanged, OperationPage,
-    OperationPreview, OperationRecord, OperationStep, OperationStore, PreviewOperation, PruneAudit, PruneSeries,
-    PruneTokens, PruneWorkers, PulseFacts, PulseStore, PutSession, ReadSeries, SeriesRead, SeriesRow, SeriesStore,
-    SessionRecord, SessionStore, SnoozeErrors, StoreError, TellWorker, TouchTokens, UnsnoozeErrors, WorkerDetail,
-    WorkerPage, WorkerReport, WorkerStore,
+    AuditPage, AuditStore, BeginOperation, ChangeOperation, Counts, DeleteHook, DeleteSession, ErrorPage, ErrorRecord,
+    ErrorStore, HookPut, HookStore, ListAudit, ListErrors, ListOperations, ListWorkers, OperationBegun,
+    OperationChanged, OperationPage, OperationPreview, OperationRecord, OperationStep, OperationStore,
+    PreviewOperation, PruneAudit, PruneSeries, PruneTokens, PruneWorkers, PulseFacts, PulseStore, PutHook, PutSession,
+    ReadSeries, ResolveOutbox, Resolved, SeriesRead, SeriesRow, SeriesStore, SessionRecord, SessionStore, SnoozeErrors,
+    StoreError, SwitchHook, TellWorker, TouchTokens, UnsnoozeErrors, WorkerDetail, WorkerPage, WorkerReport,
+    WorkerStore,
 };
 
 #[async_trait]
@@ -153,5 +154,28 @@ impl PulseStore for SqliteStore {
 
     async fn kind_counts(&self) -> Result<BTreeMap<Kind, Counts>, StoreError> {
         self.readers.read("kind_counts", pulse::kind_counts).await
+    }
+}
+
+#[async_trait]
+impl HookStore for SqliteStore {
+    async fn put_hook(&self, put: PutHook) -> Result<HookPut, StoreError> {
+        self.writer.write(put).await
+    }
+
+    async fn delete_hook(&self, delete: DeleteHook) -> Result<bool, StoreError> {
+        self.writer.write(delete).await
+    }
+
+    async fn switch_hook(&self, switch: SwitchHook) -> Result<Option<HookRecord>, StoreError> {
+        self.writer.write(switch).await
+    }
+
+    async fn hooks(&self) -> Result<Vec<HookRecord>, StoreError> {
+        self.readers.read("hooks", hooks::hooks).await
+    }
+
+    async fn resolve_outbox(&self, resolve: ResolveOutbox) -> Result<Resolved, StoreError> {
+        self.writer.write(resolve).await
     }
 }

@@ -81,14 +81,14 @@ WHERE o.start_deadline <= ?1 ORDER BY o.start_deadline LIMIT ?2";
 
 fn expire_unstarted(tx: &mut Tx<'_>) -> rusqlite::Result<()> {
     let mut statement = tx.statement(UNSTARTED)?;
-    let unstarted: Vec<(i64, i64, String, Lane)> = statement
+    let unstarted: Vec<(i64, i64, String, Lane, Marks)> = statement
         .query_map(params![tx.now_micros(), UNSTARTED_MAX as i64], |row| {
-            Ok((row.get(0)?, row.get(1)?, row.get(2)?, Lane::read(row, 3)?))
+            Ok((row.get(0)?, row.get(1)?, row.get(2)?, Lane::read(row, 3)?, Marks::read(row, 7)?))
         })?
         .collect::<Result<_, _>>()?;
-    let ended = tx.each(&unstarted, |tx, (seq, start_by, status, lane)| match status.parse() {
+    let ended = tx.each(&unstarted, |tx, (seq, start_by, status, lane, marks)| match status.parse() {
         Ok(status @ (Status::Queued | Status::Retrying)) => {
-            expire(tx, *seq, lane, status, *start_by)?;
+            expire(tx, (*seq, *marks), lane, status, *start_by)?;
             tx.look_again([Arc::new(lane.clone())])?;
             tx.has_ended(lane)
         }

@@ -61,6 +61,8 @@ pub(super) fn read_job_leniently(row: &Row<'_>) -> Result<JobRecord, Unreadable>
         cost: options.cost,
         start_by: options.start_by,
         unique: options.unique,
+        notify: options.notify,
+        trace: options.trace,
         cancel_requested: column(row, 11, "cancel_requested")?,
         locked_by: match worker.filter(|_| running) {
             Some(name) => Some(WorkerId::new(name).map_err(|error| unreadable("worker", error))?),

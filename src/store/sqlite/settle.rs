@@ -11,6 +11,7 @@ use super::job_options::options_ended;
 use super::lanes::{Lane, Position};
 use super::lease::{ClaimedRow, claim_nonce};
 use super::marks::Marks;
+use super::outbox::report_end;
 use super::row::UuidBlob;
 use super::transaction::{OnItemError, Tx};
 use crate::job::{Ending, JobId, Json, Kind, Outcome, RetryPolicy, RunningJob, Status, Transition, decide};
@@ -305,6 +306,7 @@ pub(super) fn end_attempt(
             options_ended(tx, ended.seq)?;
         }
         tx.has_ended(&ended.lane)?;
+        report_end(tx, ended.seq, ended.marks)?;
     }
     if let Some(group) = &to.error_group {
         tx.died(ended.seq, ended.job_id.into(), &ended.lane, group)?;

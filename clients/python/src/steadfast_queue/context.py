@@ -9,7 +9,7 @@ import contextvars
 import logging
 import threading
 from collections.abc import Callable, Generator, MutableMapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .errors import Cancelled, Seconds, StopReason, to_seconds
 from .job import Job
@@ -90,7 +90,13 @@ class Signal:
             self.forget(on_set)
 
 
-class JobLogger(logging.LoggerAdapter[logging.Logger]):
+if TYPE_CHECKING:
+    _LoggerAdapter = logging.LoggerAdapter[logging.Logger]
+else:
+    _LoggerAdapter = logging.LoggerAdapter  # Python 3.10 cannot subscript it
+
+
+class JobLogger(_LoggerAdapter):
     """Names the job in every line, and has `job_id`, `kind` and `attempt` as extra fields for structured logs."""
 
     def process(self, msg: Any, kwargs: MutableMapping[str, Any]) -> tuple[Any, MutableMapping[str, Any]]:

@@ -158,7 +158,7 @@ fn count(n: f64) -> String {
 
 fn per_s(rate: f64) -> String {
     match rate {
-        0.0 => "0".to_owned(),
+        ..0.05 => "0".to_owned(),
         ..10.0 => format!("{rate:.1}"),
         _ => count(rate),
     }

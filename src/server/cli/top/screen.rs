@@ -48,7 +48,7 @@ impl Screen {
         let mut text = String::from("\x1b[H");
         for (number, line) in lines.enumerate() {
             // Not behind the last one: the screen would move.
-            text.push_str(if number == 0 { "" } else { "\r\n" });
+            text.push_str(if number == 0 { "" } else { "\n" });
             text.push_str(line);
             text.push_str("\x1b[K");
         }

@@ -110,7 +110,7 @@ fn directory(settings: &Settings) -> Result<Directory, SettingsError> {
             for (name, value) in &table.headers {
                 endpoint = endpoint.header(name, value.reveal())?;
             }
-            endpoint = table.timeout.into_iter().fold(endpoint, Endpoint::timeout);
+            endpoint = table.timeout.into_iter().fold(endpoint, Endpoint::timeout).trace(table.trace);
             Ok(table.max_in_flight.into_iter().fold(endpoint, Endpoint::max_in_flight))
         };
         let wrong = |error| in_table("endpoints", &table.name, &error);

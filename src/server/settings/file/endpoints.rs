@@ -18,6 +18,7 @@ pub(in crate::server) struct EndpointTable {
     pub(in crate::server) headers: Vec<(String, SecretText)>,
     pub(in crate::server) timeout: Option<Duration>,
     pub(in crate::server) max_in_flight: Option<usize>,
+    pub(in crate::server) trace: bool,
 }
 
 /// One secret, for URLs of these hosts.
@@ -37,6 +38,8 @@ struct EndpointKeys {
     headers: toml::Table,
     timeout_ms: Option<u64>,
     max_in_flight: Option<usize>,
+    #[serde(default)]
+    trace: bool,
 }
 
 #[derive(Debug, Deserialize)]
@@ -46,7 +49,7 @@ struct SecretKeys {
 }
 
 pub(super) fn endpoint(name: &str, table: toml::Table, reader: &ValueReader<'_>) -> Result<EndpointTable, String> {
-    only(&table, &["url", "secrets", "headers", "timeout_ms", "max_in_flight"])?;
+    only(&table, &["url", "secrets", "headers", "timeout_ms", "max_in_flight", "trace"])?;
     let keys: EndpointKeys = typed(table)?;
     let secret = |text: &String| reader.value(text, Literal::Secret);
     if keys.timeout_ms == Some(0) || keys.max_in_flight == Some(0) {
@@ -69,6 +72,7 @@ pub(super) fn endpoint(name: &str, table: toml::Table, reader: &ValueReader<'_>)
         headers: reader.values(&keys.headers).map_err(|problem| format!("headers: {problem}"))?,
         timeout: keys.timeout_ms.map(Duration::from_millis),
         max_in_flight: keys.max_in_flight,
+        trace: keys.trace,
     })
 }
 

@@ -9,7 +9,7 @@ use super::{LockWait, MigrationStep, apply};
 use crate::store::postgres::PostgresSettings;
 
 #[path = "../../../../tests/support/postgres.rs"]
-mod postgres;
+pub(in crate::store::postgres) mod postgres;
 
 use self::postgres::{Cluster, TestDatabase};
 
