@@ -6,7 +6,8 @@
 import { JobFailed, WaitTimeout } from "./errors.js";
 import { callWithRetries, delay, type Answer, type Call, type Server } from "./http.js";
 import { defined, newJob, type EnqueueOptions, type JobSpec } from "./kind.js";
-import { Errors, Kinds, Operations, pages, Queues, remove, Schedules, seg, Tokens, Workers } from "./operator.js";
+import { Errors, Hooks, Kinds, Operations, Queues, Schedules, Tokens, Workers } from "./operator.js";
+import { pages, remove, seg } from "./routes.js";
 import type {
   Attempt, AuditEntry, BatchResults, CancelAnswer, Job, JobExplanation, JobSummary, KnownJob, NewJob, Stats, Status,
 } from "./wire.js";
@@ -86,6 +87,7 @@ export class Client {
   readonly kinds: Kinds;
   readonly schedules: Schedules;
   readonly errors: Errors;
+  readonly hooks: Hooks;
   readonly operations: Operations;
   readonly workers: Workers;
   readonly tokens: Tokens;
@@ -102,6 +104,7 @@ export class Client {
     this.kinds = new Kinds(call);
     this.schedules = new Schedules(call);
     this.errors = new Errors(call);
+    this.hooks = new Hooks(call);
     this.operations = new Operations(call);
     this.workers = new Workers(call);
     this.tokens = new Tokens(call);

@@ -3,10 +3,9 @@
  * `steadfast-queue/client`; handlers are tested with `steadfast-queue/testing`.
  */
 export * from "./client.js";
-export { Worker, Handler } from "./worker.js";
+export { Handler, VERSION, Worker } from "./worker.js";
 export type { HandlerFunction, WorkerOptions } from "./worker.js";
 export { Context } from "./context.js";
 export type { StopReason } from "./errors.js";
 export type { Logger, LogFields } from "./logger.js";
 export type { Middleware } from "./slots.js";
-export { VERSION } from "./version.js";

@@ -31,6 +31,11 @@ export interface EnqueueOptions {
   startWithinMs?: number;
   /** One pending job per key: keep it, replace it, debounce, throttle. */
   unique?: UniqueOptions;
+  /** The hook that is told of its end, whatever that hook's filter is. */
+  notify?: string;
+  /** The trace that it belongs to, by W3C Trace Context; its worker sees it as `ctx.job.trace`. */
+  traceparent?: string;
+  tracestate?: string;
 }
 
 export interface UniqueOptions {
@@ -112,6 +117,9 @@ export function newJob(spec: JobSpec): NewJob {
       cost: spec.cost,
       start_by: instant(spec.startBy),
       start_within_ms: spec.startWithinMs,
+      notify: spec.notify,
+      traceparent: spec.traceparent,
+      tracestate: spec.tracestate,
       unique: unique && {
         key: unique.key,
         ...defined({

@@ -1,89 +1,17 @@
 /**
- * Calls of operators: queues, kinds, schedules, errors, operations, workers, tokens. Each is one route.
+ * Calls of operators: queues, kinds, schedules, errors, hooks, operations, workers, tokens. Each is one route.
  * Bodies and answers are those of the API, with its names (wire.ts); docs/api.md says what they mean.
  */
-import { Problem } from "./errors.js";
-import type { Answer, Call } from "./http.js";
+import { Routes, seg, type Items } from "./routes.js";
 import type {
-  ErrorGroup, GroupSettings, GroupSettingsAnswer, Job, Kind, KindDeclaration, Limit, NewOperation, NewSchedule, NewSnooze, NewToken,
+  ErrorGroup, GroupSettings, GroupSettingsAnswer, Hook, HookDeclaration, Job, Kind, KindDeclaration, Limit, ListedKind, ListedQueue, NewOperation,
+  NewSchedule, NewSnooze, NewToken,
   Operation, OperationPreview, OperationPreviewRequest, OperationState, Preview, PreviewRequest, Queue, QueueExplanation,
   QueueSettings, QueueWithLimits, Schedule, ScheduleState, Tick, Token, TokenMade, Worker, WorkerDetail,
 } from "./wire.js";
 
-export type Caller = <T>(call: Call) => Promise<Answer<T>>;
-type Query = NonNullable<Call["query"]>;
-type Items<T> = AsyncGenerator<T, void, undefined>;
-
-/** A segment of a path. */
-export const seg = encodeURIComponent;
-
-/** All items of a list, following `Link: rel="next"`. A page can be empty and have a next. */
-export async function* pages<T>(call: Caller, path: string, query: Query): Items<T> {
-  let next: Query | undefined = query;
-  while (next) {
-    const answer: Answer<T[]> = await call<T[]>({ method: "GET", path, query: next });
-    yield* answer.body;
-    next = nextQuery(answer.headers.get("link"));
-  }
-}
-
-/** Only the query is taken from the link: the token must not follow it to another host. */
-function nextQuery(link: string | null): Query | undefined {
-  const target = link?.match(/<([^>]*)>\s*;\s*rel="?next"?/)?.[1];
-  if (target === undefined) return undefined;
-  return Object.fromEntries(new URLSearchParams(target.slice(target.indexOf("?") + 1)));
-}
-
-/**
- * DELETE. An answer that was lost leaves open whether it worked; asked again, 404 then means that it has.
- */
-export async function remove(call: Caller, path: string): Promise<void> {
-  try {
-    await call({ method: "DELETE", path, repeat: "unsent" });
-  } catch (error) {
-    if (error instanceof Problem && error.code !== "outcome_unknown") throw error;
-    await call({ method: "DELETE", path }).catch((again: unknown) => {
-      if (!(again instanceof Problem && again.status === 404)) throw again;
-    });
-  }
-}
-
-/** One route each, in words: `read`, `items`, `replace`, `act`, `drop`. */
-class Routes {
-  readonly #call: Caller;
-
-  constructor(call: Caller) {
-    this.#call = call;
-  }
-
-  protected async read<T>(path: string): Promise<T> {
-    return (await this.#call<T>({ method: "GET", path })).body;
-  }
-
-  protected items<T>(path: string, query: Query = {}): Items<T> {
-    return pages<T>(this.#call, path, query);
-  }
-
-  protected async replace<T>(path: string, body: unknown, headers: Record<string, string> = {}): Promise<T> {
-    return (await this.#call<T>({ method: "PUT", path, body, headers })).body;
-  }
-
-  /** `always` for what may arrive twice without harm. */
-  protected async act<T>(path: string, body?: unknown, repeat: "always" | "unsent" = "unsent"): Promise<T> {
-    return (await this.#call<T>({ method: "POST", path, body, repeat })).body;
-  }
-
-  protected async patch<T>(path: string, body: unknown): Promise<T> {
-    return (await this.#call<T>({ method: "PATCH", path, body, repeat: "always" })).body;
-  }
-
-  protected drop(path: string): Promise<void> {
-    return remove(this.#call, path);
-  }
-}
-
 export class Queues extends Routes {
-  list(): Items<Queue> {
+  list(): Items<ListedQueue> {
     return this.items("/queues");
   }
 
@@ -128,7 +56,7 @@ export class Queues extends Routes {
 }
 
 export class Kinds extends Routes {
-  list(): Promise<Kind[]> {
+  list(): Promise<ListedKind[]> {
     return this.read("/kinds");
   }
 
@@ -203,6 +131,33 @@ export class Errors extends Routes {
 
   unsnooze(fingerprint: string): Promise<void> {
     return this.drop(`/errors/${seg(fingerprint)}/snooze`);
+  }
+}
+
+export class Hooks extends Routes {
+  list(): Promise<Hook[]> {
+    return this.read("/hooks");
+  }
+
+  get(name: string): Promise<Hook> {
+    return this.read(`/hooks/${seg(name)}`);
+  }
+
+  /** Replaces the whole. */
+  set(name: string, hook: HookDeclaration): Promise<Hook> {
+    return this.replace(`/hooks/${seg(name)}`, hook);
+  }
+
+  delete(name: string): Promise<void> {
+    return this.drop(`/hooks/${seg(name)}`);
+  }
+
+  pause(name: string): Promise<Hook> {
+    return this.act(`/hooks/${seg(name)}/pause`, undefined, "always");
+  }
+
+  resume(name: string): Promise<Hook> {
+    return this.act(`/hooks/${seg(name)}/resume`, undefined, "always");
   }
 }
 

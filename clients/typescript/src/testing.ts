@@ -85,7 +85,7 @@ function makeJob(kind: string, payload: unknown, attempt: number, maxAttempts: n
   return {
     id: crypto.randomUUID(), kind, queue: "default", payload: JSON.parse(JSON.stringify(payload ?? null)), status: "running",
     priority: 0, attempts: attempt, max_attempts: maxAttempts, run_at: now, timeout_ms: null, idempotency_key: null,
-    group_key: null, cost: null, start_by: null, unique: null, cancel_requested: false, locked_by: "harness", locked_at: now,
+    group_key: null, cost: null, start_by: null, unique: null, notify: null, trace: null, cancel_requested: false, locked_by: "harness", locked_at: now,
     lease_expires_at: null, last_error: null, error_group: null, result: null, progress: null, created_at: now, updated_at: now,
     started_at: now, finished_at: null,
   };

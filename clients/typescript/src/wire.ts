@@ -7,3 +7,4 @@ export type * from "./wire/leases.js";
 export type * from "./wire/queues.js";
 export type * from "./wire/schedules.js";
 export type * from "./wire/operations.js";
+export type * from "./wire/hooks.js";

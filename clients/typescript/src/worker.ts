@@ -9,15 +9,17 @@ import type { Client, Enqueued } from "./client.js";
 import type { Context } from "./context.js";
 import { Engine } from "./engine.js";
 import { Problem, type Snooze } from "./errors.js";
+import { isTemporary } from "./http.js";
 import { defined, JobKind, type EnqueueOptions, type KindOptions } from "./kind.js";
 import { stderrLogger, type Logger } from "./logger.js";
 import { jsonSchemaOf, type InputOf, type OutputOf, type PayloadSchema } from "./payload.js";
 import type { AnyHandler, Middleware } from "./slots.js";
-import { VERSION } from "./version.js";
 import type { Job, Kind, KindDeclaration } from "./wire.js";
 
 /** After `run` has ended by a signal, whatever still holds the process gets this long. */
 const EXIT_AFTER_MS = 2_000;
+/** Between attempts to declare kinds, each of which is repeated for the client's `retryForMs`. */
+const DECLARE_AGAIN_MS = 5_000;
 const SIGNALS = ["SIGTERM", "SIGINT"] as const;
 
 export interface WorkerOptions {
@@ -133,7 +135,7 @@ export class Worker {
       log: this.#log,
     });
     this.#log.info("started", { worker: this.name, kinds: [...this.#handlers.keys()].join(","), concurrency });
-    if (declare) await this.declare();
+    if (declare && !(await this.declare())) void this.#declareLater(this.#engine);
     return this;
   }
 
@@ -176,31 +178,57 @@ export class Worker {
     }
   }
 
-  /** Declares the kinds of all handlers. Settings that others made (limits, hidden fields) stay. */
-  async declare(): Promise<void> {
+  /**
+   * Declares the kinds of all handlers. Settings that others made (limits, hidden fields) stay. One that is refused does not
+   * keep the others from being declared. False: the server could not be asked, and trying again may help.
+   */
+  async declare(): Promise<boolean> {
     try {
       const known = new Map((await this.#client.kinds.list()).map((kind) => [kind.kind, kind]));
-      for (const kind of this.#kinds) {
-        const existing = known.get(kind.kind);
-        if (existing?.built_in) continue;
-        const declaration = { ...declared(existing), ...wanted(kind.options) };
-        if (existing === undefined || !isDeepStrictEqual(declaration, declared(existing))) {
-          await this.#client.kinds.declare(kind.kind, declaration);
-        }
-      }
+      for (const kind of this.#kinds) await this.#declareOne(kind, known.get(kind.kind));
+      return true;
     } catch (error) {
-      const may = error instanceof Problem && (error.status === 403 || error.status === 401);
-      if (may) this.#log.info("kinds are not declared by this worker: its token may not", { code: error.code });
-      else this.#log.warn(`kinds are not declared: ${(error as Error).message}`);
+      if (isTemporary(error)) {
+        this.#log.warn(`kinds are not declared yet: ${(error as Error).message}`);
+        return false;
+      }
+      const denied = error instanceof Problem && (error.status === 401 || error.status === 403);
+      if (denied) this.#log.info("kinds are not declared by this worker: its token may not", { code: error.code });
+      else this.#log.error(`kinds are not declared: ${(error as Error).message}`);
+      return true;
     }
+  }
+
+  async #declareOne({ kind, options }: JobKind, existing: Kind | undefined): Promise<void> {
+    if (existing?.built_in) return;
+    const declaration = { ...declared(existing), ...wanted(options) };
+    if (existing !== undefined && isDeepStrictEqual(declaration, declared(existing))) return;
+    try {
+      await this.#client.kinds.declare(kind, declaration);
+    } catch (error) {
+      if (!(error instanceof Problem) || (error.status !== 400 && error.status !== 409 && error.status !== 422)) throw error;
+      this.#log.error(`the server refuses the declaration of a kind: ${error.message}`, { kind });
+    }
+  }
+
+  /** A server that was away when the worker started learns its kinds when it is back. */
+  async #declareLater(engine: Engine): Promise<void> {
+    let stopped = false;
+    engine.done.finally(() => (stopped = true)).catch(() => undefined);
+    do await new Promise((resolve) => setTimeout(resolve, DECLARE_AGAIN_MS).unref());
+    while (!stopped && !(await this.declare()));
   }
 }
 
+/** The version of this package, as the server lists it with its workers. test/package.test.ts compares it with package.json. */
+export const VERSION = "0.1.0";
+
+/** What can be declared of what is shown: answers grow, and a field that the server does not take would be refused. */
 function declared(kind: Kind | undefined): KindDeclaration {
   if (kind === undefined) return {};
-  const { kind: _, built_in: __, hidden, ...rest } = kind;
-  const fields = Object.entries(rest).filter(([, value]) => value !== null && value !== undefined);
-  return { ...(Object.fromEntries(fields) as KindDeclaration), ...(hidden.length > 0 ? { hidden } : {}) };
+  const { schema, queue, priority, max_attempts, timeout_ms, retry, concurrency, rate, hidden } = kind;
+  const fields = { schema, queue, priority, max_attempts, timeout_ms, retry, concurrency, rate, hidden: hidden.length > 0 ? hidden : null };
+  return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== null && value !== undefined));
 }
 
 function wanted(options: KindOptions): KindDeclaration {

@@ -148,13 +148,13 @@ test("options have the names of the API on the wire", async () => {
   await withServer(() => ({ status: 201, body: JOB }), async (client, seen) => {
     const at = new Date("2030-01-01T00:00:00Z");
     await client.enqueue("k", 1, {
-      queue: "q", priority: 5, maxAttempts: 2, runAt: at, timeoutMs: 9, idempotencyKey: "i", group: "g", cost: 3, startBy: at, startWithinMs: 4,
+      queue: "q", priority: 5, maxAttempts: 2, runAt: at, timeoutMs: 9, idempotencyKey: "i", group: "g", cost: 3, startBy: at, startWithinMs: 4, notify: "h", traceparent: "p", tracestate: "s",
       unique: { key: "u", while: "unfinished", onConflict: "replace", forMs: 1, maxWaitMs: 2 },
     });
     await client.enqueue("k", undefined, { delayMs: 7 });
     assert.deepEqual(seen[0]?.body, {
       kind: "k", payload: 1, queue: "q", priority: 5, max_attempts: 2, run_at: "2030-01-01T00:00:00.000Z", timeout_ms: 9, idempotency_key: "i",
-      group_key: "g", cost: 3, start_by: "2030-01-01T00:00:00.000Z", start_within_ms: 4,
+      group_key: "g", cost: 3, start_by: "2030-01-01T00:00:00.000Z", start_within_ms: 4, notify: "h", traceparent: "p", tracestate: "s",
       unique: { key: "u", while: "unfinished", on_conflict: "replace", for_ms: 1, max_wait_ms: 2 },
     });
     assert.equal(seen[1]?.body.payload, null);
@@ -211,8 +211,8 @@ test("URL and token come from the environment unless they are given", () => {
   }
 });
 
-/** Probes, documents, browsers' sessions, and what is for dashboards and hooks. */
-const NOT_FOR_CLIENTS = /^\/(api-docs|docs|health|livez|readyz|metrics|session|pulse|series|problems|hooks|ui)(\/|$)/;
+/** Probes, documents, browsers' sessions, and what is for dashboards. */
+const NOT_FOR_CLIENTS = /^\/(api-docs|docs|health|livez|readyz|metrics|session|pulse|series|problems|ui)(\/|$)/;
 
 test("every route of the API has a method, and every method a route that takes its parameters", async () => {
   const { paths } = JSON.parse(readFileSync(new URL("../../../docs/openapi.json", import.meta.url), "utf8"));
@@ -232,7 +232,8 @@ test("every route of the API has a method, and every method a route that takes i
     await drain(client.jobSummaries(query));
     for (const call of [client.job("1"), client.cancel("1"), client.redrive("1"), client.delete("1"), client.attempts("1"), client.explain("1"), client.stats()]) await call;
     await drain(client.audit({ action: "a", token: "t", target: "x", since: at, before: at }));
-    const { queues, kinds, schedules, errors, operations, workers, tokens } = client;
+    const { queues, kinds, schedules, errors, hooks, operations, workers, tokens } = client;
+    for (const call of [hooks.list(), hooks.get("h"), hooks.set("h", { url: "u" }), hooks.delete("h"), hooks.pause("h"), hooks.resume("h")]) await call;
     for (const list of [queues.list(), queues.limits("q"), schedules.list({ state: "active", kind: "k" }), errors.list({ kind: "k", queue: "q", since: "s", dead: true, snoozed: false }), operations.list({ state: "running" }), workers.list()]) await drain(list);
     for (const call of [queues.get("a/b"), queues.set("q", {}), queues.pause("q"), queues.resume("q"), queues.explain("q"), queues.setGroup("q", "a/b", {}), queues.resetGroup("q", "g")]) await call;
     for (const call of [kinds.list(), kinds.declare("k"), kinds.delete("k"), tokens.list(), tokens.create({ name: "n", scopes: ["read"] }), tokens.revoke("1")]) await call;

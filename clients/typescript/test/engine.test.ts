@@ -198,6 +198,43 @@ test("a server that fails is asked again, and the worker goes on", async () => {
   });
 });
 
+test("kinds are declared when the server is back, and one that is refused does not hold up the others", async () => {
+  const declared: string[] = [];
+  let asked = 0;
+  const server = await scriptedServer((seen) => {
+    if (seen.path === "/kinds") return ++asked === 1 ? { status: 503, body: {} } : { body: [] };
+    if (seen.method !== "PUT") return { status: 503, body: {} };
+    declared.push(seen.path);
+    return seen.path === "/kinds/a" ? { status: 422, body: { code: "invalid_schema", detail: "too deep" } } : { status: 201, body: {} };
+  });
+  const { logger, lines } = keptLogs();
+  const worker = new Worker(new Client({ url: server.url, retryForMs: 0 }), { logger });
+  worker.handle("a", () => null);
+  worker.handle("b", { maxAttempts: 3 }, () => null);
+  await worker.start();
+  assert.deepEqual(declared, []);
+  await until("both were sent", () => declared.length === 2);
+  assert.deepEqual(declared, ["/kinds/a", "/kinds/b"]);
+  assert.ok(lines.some((line) => line.includes("too deep")));
+  await worker.stop();
+  server.close();
+});
+
+test("a declaration contains only what can be declared, however much the server shows of a kind", async () => {
+  const shown = { kind: "k", built_in: false, hidden: ["/card"], queue: null, concurrency: 3, counts: { queued: 1 }, of_a_later_version: true };
+  let declaration: unknown;
+  const server = await scriptedServer((seen) => {
+    if (seen.path === "/kinds") return { body: [shown] };
+    if (seen.method === "PUT") declaration = seen.body;
+    return { status: seen.method === "PUT" ? 200 : 503, body: {} };
+  });
+  const worker = new Worker(new Client({ url: server.url, retryForMs: 0 }), { logger: keptLogs().logger });
+  worker.handle("k", { maxAttempts: 7 }, () => null);
+  await worker.declare();
+  assert.deepEqual(declaration, { hidden: ["/card"], concurrency: 3, max_attempts: 7 });
+  server.close();
+});
+
 test("a timeout is reported when it is reached, and a handler that hangs gives up its slot", async () => {
   const script = new Script();
   script.waiting.push({ payload: "hang", timeout_ms: 100 }, { payload: "next" });

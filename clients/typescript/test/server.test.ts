@@ -97,6 +97,19 @@ for (const store of STORES) {
       await assert.rejects(client.enqueue(kind, { n: 2 }, { idempotencyKey: key }), (error) => error instanceof Problem && error.code === "idempotency_conflict");
     });
 
+    test("a job carries its trace to its handler, and names the hook that is told of its end", async () => {
+      await using made = makeWorker();
+      const traceparent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+      const hook = await client.hooks.set(unique("hook"), { url: "https://hooks.example/ends", paused: true });
+      const traced = made.worker.handle(unique("traced"), (_: null, ctx: Context) => ctx.job.trace);
+      await made.worker.start();
+      const job = await traced.enqueue(null, { traceparent, notify: hook.name });
+      assert.equal(job.notify, hook.name);
+      assert.equal((await traced.wait(job.id)).result?.traceparent, traceparent);
+      assert.ok((await client.hooks.list()).some((one) => one.name === hook.name && one.paused));
+      await client.hooks.delete(hook.name);
+    });
+
     test("a handler that blocks the event loop for three leases keeps its lease", async () => {
       await using made = makeWorker();
       const kind = unique("block");

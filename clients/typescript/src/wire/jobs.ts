@@ -43,6 +43,12 @@ export interface NewUnique {
   while?: UniqueWhile;
 }
 
+/** Where a job comes from, by W3C Trace Context. */
+export interface Trace {
+  traceparent: string;
+  tracestate: string | null;
+}
+
 /** A job. */
 export interface Job {
   attempts: number;
@@ -60,6 +66,7 @@ export interface Job {
   locked_at: string | null;
   locked_by: string | null;
   max_attempts: number;
+  notify: string | null;
   payload: unknown;
   priority: number;
   progress: Progress | null;
@@ -70,6 +77,7 @@ export interface Job {
   started_at: string | null;
   status: Status;
   timeout_ms: number | null;
+  trace: Trace | null;
   unique: Unique | null;
   updated_at: string;
 }
@@ -91,6 +99,7 @@ export interface JobSummary {
   locked_at: string | null;
   locked_by: string | null;
   max_attempts: number;
+  notify: string | null;
   payload_bytes: number;
   payload_preview: string;
   priority: number;
@@ -130,6 +139,7 @@ export interface NewJob {
   idempotency_key?: string | null;
   kind: string;
   max_attempts?: number | null;
+  notify?: string | null;
   payload: unknown;
   priority?: number | null;
   queue?: string | null;
@@ -137,6 +147,8 @@ export interface NewJob {
   start_by?: string | null;
   start_within_ms?: number | null;
   timeout_ms?: number | null;
+  traceparent?: string | null;
+  tracestate?: string | null;
   unique?: NewUnique | null;
 }
 

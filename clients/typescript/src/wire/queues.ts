@@ -164,3 +164,52 @@ export interface KindDeclaration {
   schema?: Record<string, unknown> | null;
   timeout_ms?: number | null;
 }
+
+/** How many jobs are due. */
+export interface DueCount {
+  at_least: boolean;
+  n: number;
+}
+
+/** How fast jobs come and go, over the last minute. */
+export interface FlowRates {
+  enqueued_per_s: number;
+  failed_per_s: number;
+  finished_per_s: number;
+  over_ms: number;
+  started_per_s: number;
+}
+
+/** Workers that ask for jobs of a queue. */
+export interface QueueWorkers {
+  busy: number;
+  live: number;
+  slots: number;
+}
+
+/** What is going on in a queue. */
+export interface QueueActivity {
+  drained_in_ms: number | null;
+  due: DueCount;
+  paused_at: string | null;
+  paused_by: string | null;
+  rates: FlowRates;
+  wait_p95_ms: number | null;
+  workers: QueueWorkers;
+}
+
+/** One queue, and what is going on in it. */
+export type ListedQueue = Queue & QueueActivity;
+
+/** What is going on with a kind. */
+export interface KindActivity {
+  counts: StatusCounts;
+  failed_ratio: number | null;
+  rates: FlowRates;
+  run_p50_ms: number | null;
+  run_p95_ms: number | null;
+  workers: number;
+}
+
+/** A declared kind, and what is going on with it. */
+export type ListedKind = Kind & KindActivity;
