@@ -4,7 +4,8 @@
     STEADFAST_BIN=… python bench/noop.py                              # STEADFAST_POSTGRES_BIN names PostgreSQL's programs
 
 Jobs are enqueued before the clock starts. It stops when the store has all of them as done. Contestants take turns, so that a busy
-moment of the machine meets all of them. PostgreSQL is a private server on the loopback with its default settings (fsync on)."""
+moment of the machine meets all of them. `prefetch` is a setting that procrastinate does not have, so the same concurrency
+without it, and the defaults of `Worker`, are shown as well: compare those. PostgreSQL is a private server on the loopback with its default settings (fsync on)."""
 
 from __future__ import annotations
 
@@ -60,7 +61,7 @@ def postgres() -> Generator[str]:
         shutil.rmtree(directory, ignore_errors=True)
 
 
-def steadfast(jobs: int, concurrency: int, *, url: str | None, on_loop: bool) -> float:
+def steadfast(jobs: int, concurrency: int, *, url: str | None, on_loop: bool = False, prefetch: int = 0) -> float:
     """Seconds for all jobs, on SQLite or, with a URL, on PostgreSQL."""
     schema = f"bench{time.monotonic_ns()}"
     environment = {} if url is None else {"DATABASE_URL": url, "STEADFAST_DATABASE_SCHEMA": schema}
@@ -71,7 +72,7 @@ def steadfast(jobs: int, concurrency: int, *, url: str | None, on_loop: bool) ->
         client = server.client()
         client.put_kind("noop")
         client.enqueue_many(NewJob("noop", {}) for _ in range(jobs))
-        worker = Worker(client, concurrency=concurrency, prefetch=concurrency * 4, declare=False)
+        worker = Worker(client, concurrency=concurrency, prefetch=prefetch, declare=False)
         done, lock, left = threading.Event(), threading.Lock(), [jobs]
 
         def count() -> None:
@@ -141,25 +142,26 @@ def main() -> None:
     logging.disable(logging.CRITICAL)
     n = arguments.concurrency
     with postgres() as url:
+        jobs, many = arguments.jobs, n * 4
         contestants: dict[str, tuple[int, Callable[[], float]]] = {
-            "steadfast, def, SQLite": (arguments.jobs, lambda: steadfast(arguments.jobs, n, url=None, on_loop=False)),
-            "steadfast, async def, SQLite": (
-                arguments.jobs,
-                lambda: steadfast(arguments.jobs, n, url=None, on_loop=True),
+            "steadfast, SQLite, 10 (defaults)": (jobs, lambda: steadfast(jobs, 10, url=None)),
+            "steadfast, PostgreSQL, 10 (defaults)": (jobs, lambda: steadfast(jobs, 10, url=url)),
+            f"steadfast, PostgreSQL, {n}": (jobs, lambda: steadfast(jobs, n, url=url)),
+            f"steadfast, PostgreSQL, {n}, prefetch {many}": (jobs, lambda: steadfast(jobs, n, url=url, prefetch=many)),
+            f"steadfast, SQLite, {n}, prefetch {many}": (jobs, lambda: steadfast(jobs, n, url=None, prefetch=many)),
+            f"steadfast, SQLite, {n}, prefetch {many}, async def": (
+                jobs,
+                lambda: steadfast(jobs, n, url=None, prefetch=many, on_loop=True),
             ),
-            "steadfast, def, PostgreSQL": (
-                arguments.jobs,
-                lambda: steadfast(arguments.jobs, n, url=url, on_loop=False),
-            ),
-            "procrastinate, async def, PostgreSQL": (
+            f"procrastinate, PostgreSQL, {n}, async def": (
                 arguments.peer_jobs,
                 lambda: peer(arguments.peer_jobs, n, url=url),
             ),
         }
         rates: dict[str, list[float]] = {name: [] for name in contestants}
         for turn in range(arguments.rounds):
-            for name, (jobs, run) in contestants.items():
-                rate = jobs / run()
+            for name, (count, run) in contestants.items():
+                rate = count / run()
                 rates[name].append(rate)
                 print(f"round {turn + 1}: {name}: {rate:,.0f} jobs/s", flush=True)
     print()
