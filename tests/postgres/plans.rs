@@ -212,7 +212,7 @@ async fn claims_with_limits_and_groups_walk_along_indexes_with_good_with_stale_a
             admin.batch_execute("VACUUM ANALYZE").await.unwrap();
         }
         admin.batch_execute(FILL).await.unwrap();
-        let store = database.store().await;
+        let store: &dyn Store = &database.store().await;
         let groups = GroupDefaults::default().concurrency(1_000_000);
         for queue in ["default", "grouped"] {
             let settings = QueueSettings::default().concurrency(1_000_000).groups(groups);
@@ -223,16 +223,16 @@ async fn claims_with_limits_and_groups_walk_along_indexes_with_good_with_stale_a
         }
         let of_limited = store.claim(claim(100)).await.unwrap().leases;
         assert_eq!(of_limited.len(), 100);
-        settle_all(&store, &of_limited).await.unwrap();
+        settle_all(store, &of_limited).await.unwrap();
         admin.batch_execute(LIMITED).await.unwrap();
         if statistics == "ANALYZE after" {
             admin.batch_execute("VACUUM ANALYZE").await.unwrap();
         }
         // Another process, which looks for lanes first.
-        let store = database.store().await;
+        let store: &dyn Store = &database.store().await;
         let in_turn = store.claim(claim(100)).await.unwrap().leases;
         assert_eq!(in_turn.len(), 100);
-        settle_all(&store, &in_turn).await.unwrap();
+        settle_all(store, &in_turn).await.unwrap();
         store.stats(StatsRequest::new()).await.unwrap();
         store.reap(Reap::up_to(1)).await.unwrap();
         check_limited(&plans(&cluster, &database).await);

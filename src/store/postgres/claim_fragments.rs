@@ -1,4 +1,4 @@
-//! Text that the three claims share: claim.sql, claim_limited.sql and claim_in_turn.sql name it in capitals, with arguments
+//! Text that the three claims, and the reaper of jobs that start too late, share: claim.sql, claim_limited.sql and claim_in_turn.sql name it in capitals, with arguments
 //! in parentheses. The rules of limits stand here once. Nothing here talks to the database; `sql` renders the rest.
 //!
 //! Two CTEs are never joined with each other: without hash joins (`pool`) each row of one would be compared with each row of

@@ -30,7 +30,7 @@ WITH picked AS MATERIALIZED (
     LIMIT 500
     FOR UPDATE SKIP LOCKED
 ),
-UNSTARTED
+UNSTARTED,
 moved AS (SELECT s.queue, s.kind, s.was, s.status AS is_now FROM unstarted s),
 COUNTED
 -- What could not have been started at all is a dead letter, and gets its group next.

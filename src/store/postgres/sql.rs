@@ -67,7 +67,7 @@ statements!(
     errors: errors::ERRORS,
     explain: explain::EXPLAIN,
     extend: include_str!("extend.sql"),
-    expire_unstarted: reap::EXPIRE_UNSTARTED,
+    expire_unstarted: &claim_fragments::expanded(reap::EXPIRE_UNSTARTED),
     extend_locked: extend::EXTEND_LOCKED,
     forget_empty: stats::FORGET_EMPTY,
     forget_errors: errors::FORGET_ERRORS,
