@@ -33,6 +33,7 @@ mod schedule;
 mod schedules;
 mod schema_budget;
 mod series;
+mod series_minute;
 mod sessions;
 mod similar_names;
 mod viewer;

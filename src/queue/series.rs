@@ -12,12 +12,9 @@ use std::time::{Duration, Instant};
 
 use jiff::{SignedDuration, Timestamp};
 
+use super::series_minute::{Key, Minute};
 use super::{Inner, Queue};
-use crate::job::limits::SERIES_KEYS_MAX;
-use crate::job::{
-    AttemptOutcome, JobId, JobRecord, Kind, Lease, LeaseToken, NewJob, Outcome, QueueName, SeriesCounts, SeriesStep,
-    Status,
-};
+use crate::job::{AttemptOutcome, JobId, JobRecord, Lease, LeaseToken, NewJob, Outcome, SeriesStep, Status};
 use crate::store::{
     Enqueued, PerItem, PruneSeries, ReadSeries, Reaped, SeriesOf, SeriesRead, SeriesRow, Settle, Settled, StoreError,
     warn_throttled,
@@ -31,8 +28,6 @@ const MINUTES_MAX: usize = 5;
 const RUNNING_MAX: usize = 65_536;
 /// 1 h: attempts that ended elsewhere are forgotten after this when there are too many.
 const RUNNING_KEPT: Duration = Duration::from_secs(3600);
-
-type Key = (QueueName, Kind);
 
 /// The statistics of this process.
 #[derive(Debug)]
@@ -63,86 +58,10 @@ struct Running {
     is_last: bool,
 }
 
-#[derive(Debug, Default)]
-struct Minute {
-    cells: Vec<(Arc<Key>, Cell)>,
-    index: HashMap<Arc<Key>, usize>,
-    /// Most jobs come right behind one of the same queue and kind.
-    newest: usize,
-    others: Cell,
-}
-
-#[derive(Debug, Default)]
-struct Cell {
-    counts: SeriesCounts,
-    is_changed: bool,
-}
-
 impl Default for SeriesRecorder {
     fn default() -> Self {
         // Never 0, which stands for all processes.
         Self { process: fastrand::i64(1..), state: Mutex::default() }
-    }
-}
-
-impl Minute {
-    fn cell(&mut self, key: &Key) -> (Option<Arc<Key>>, &mut SeriesCounts) {
-        let newest = self.cells.get(self.newest).filter(|(known, _)| **known == *key);
-        let place = match newest {
-            Some(_) => Some(self.newest),
-            None => self.index.get(key).copied(),
-        };
-        let place = place.or_else(|| {
-            (self.cells.len() < SERIES_KEYS_MAX).then(|| {
-                let key = Arc::new(key.clone());
-                self.index.insert(key.clone(), self.cells.len());
-                self.cells.push((key, Cell::default()));
-                self.cells.len() - 1
-            })
-        });
-        let Some(place) = place else {
-            self.others.is_changed = true;
-            return (None, &mut self.others.counts);
-        };
-        self.newest = place;
-        let (key, cell) = &mut self.cells[place];
-        cell.is_changed = true;
-        (Some(key.clone()), &mut cell.counts)
-    }
-
-    fn others(&mut self) -> &mut SeriesCounts {
-        self.others.is_changed = true;
-        &mut self.others.counts
-    }
-
-    fn is_changed(&self) -> bool {
-        self.others.is_changed || self.cells.iter().any(|(_, cell)| cell.is_changed)
-    }
-
-    /// Everything in it, or what changed: by queue and kind, by queue, by kind, and over all.
-    fn rows(&self, at: i64, process: i64, only_changed: bool) -> Vec<SeriesRow> {
-        let Ok(at) = Timestamp::from_second(at) else { return Vec::new() };
-        let row = |counts: &SeriesCounts| SeriesRow::new(at, process, counts.clone());
-        let (mut total, mut rows) = (self.others.counts.clone(), Vec::new());
-        let (mut queues, mut kinds) = (BTreeMap::new(), BTreeMap::new());
-        let (mut changed_queues, mut changed_kinds) = (HashSet::new(), HashSet::new());
-        for (key, cell) in &self.cells {
-            let (queue, kind) = &**key;
-            total.add(&cell.counts);
-            queues.entry(queue).or_insert_with(SeriesCounts::default).add(&cell.counts);
-            kinds.entry(kind).or_insert_with(SeriesCounts::default).add(&cell.counts);
-            if cell.is_changed || !only_changed {
-                changed_queues.insert(queue);
-                changed_kinds.insert(kind);
-                rows.push(row(&cell.counts).queue(queue.clone()).kind(kind.clone()));
-            }
-        }
-        queues.retain(|queue, _| changed_queues.contains(*queue));
-        kinds.retain(|kind, _| changed_kinds.contains(*kind));
-        rows.extend(queues.into_iter().map(|(queue, counts)| row(&counts).queue(queue.clone())));
-        rows.extend(kinds.into_iter().map(|(kind, counts)| row(&counts).kind(kind.clone())));
-        rows.push(row(&total));
-        rows
     }
 }
 
@@ -363,21 +282,6 @@ impl SeriesRecorder {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Minute {
-    /// As [`cell`](Self::cell), by names: without a copy of them where the newest cell is the one.
-    fn cell_of(&mut self, queue: &QueueName, kind: &Kind) -> (Option<Arc<Key>>, &mut SeriesCounts) {
-        let newest = self.cells.get(self.newest).filter(|(key, _)| key.0 == *queue && key.1 == *kind);
-        match newest {
-            Some(_) => {
-                let (key, cell) = &mut self.cells[self.newest];
-                cell.is_changed = true;
-                (Some(key.clone()), &mut cell.counts)
-            }
-            None => self.cell(&(queue.clone(), kind.clone())),
-        }
     }
 }
 

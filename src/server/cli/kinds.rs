@@ -145,10 +145,14 @@ fn put(client: &Client, given: Declaration, as_json: bool) -> Result<Exit> {
     Ok(Exit::Ok)
 }
 
+/// What is declared of a kind. The list says more of it, and may say more still.
+const DECLARED: [&str; 9] =
+    ["schema", "queue", "priority", "max_attempts", "timeout_ms", "retry", "concurrency", "rate", "hidden"];
+
 /// What there is of a declaration, as it would be sent.
 fn declared(client: &Client, kind: &str) -> Result<Map<String, Value>> {
     let known = client.get_list("/kinds")?.into_iter().find(|known| text(known, "kind") == kind);
     let Some(Value::Object(mut declared)) = known else { return Ok(Map::new()) };
-    declared.retain(|field, value| !matches!(&**field, "kind" | "built_in") && !value.is_null());
+    declared.retain(|field, value| DECLARED.contains(&&**field) && !value.is_null());
     Ok(declared)
 }
