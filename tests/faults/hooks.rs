@@ -165,8 +165,8 @@ async fn killed_before_deliveries(store: Store, processes: usize) {
             (status == 200).then_some(())
         });
         expected.extend(end_some(server, JOBS_PER_KILL));
-        // The outbox is looked into once a second.
-        std::thread::sleep(Duration::from_millis(dice.u64(..1_000)));
+        // The outbox is looked into once a second, first when a process starts: about when the next look is.
+        std::thread::sleep(Duration::from_millis(dice.u64(500..1_500)));
         // SIGKILL.
         drop(servers.remove(kill % processes));
         servers.insert(kill % processes, site.start());
