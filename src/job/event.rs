@@ -141,13 +141,16 @@ pub(crate) struct JobContent {
     pub(crate) result: Option<String>,
 }
 
+/// A payload of a kind as readers may see it.
+pub(crate) type ShowPayload = Arc<dyn Fn(&str, &Json) -> Json + Send + Sync>;
+
 /// What a delivery is made with.
 #[derive(Clone)]
 pub(crate) struct DeliveryRules {
     pub(crate) defaults: KindDefaults,
     pub(crate) limits: Limits,
-    /// A payload of a kind as readers may see it: deliveries are jobs that readers see.
-    pub(crate) show: Arc<dyn Fn(&str, &Json) -> Json + Send + Sync>,
+    /// Deliveries are jobs that readers see.
+    pub(crate) show: ShowPayload,
 }
 
 impl std::fmt::Debug for DeliveryRules {
@@ -307,7 +310,8 @@ fn payload(end: &JobEnd, event_id: Uuid, hook: &HookRecord, content: &JobContent
     Json::of(&delivery).unwrap_or_else(|_| Json::null())
 }
 
-#[cfg(all(test, any(feature = "postgres", feature = "sqlite")))]
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+#[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
 

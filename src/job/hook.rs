@@ -363,7 +363,7 @@ mod tests {
     use super::*;
 
     fn spec() -> HookSpec {
-        HookSpec::to_url("https://example.org/hook").secret("whsec_planted")
+        HookSpec::to_url("https://example.org/hook").secret("whsec_canary")
     }
 
     #[test]
@@ -382,9 +382,9 @@ mod tests {
         assert!(refused(spec().kinds([])).contains("kinds is empty"));
         let queues = (0..101).map(|n| QueueName::new(format!("q{n}")).unwrap());
         assert!(refused(spec().queues(queues)).contains("queues names 101, the limit is 100"));
-        let secrets = (0..5).fold(spec(), |spec, _| spec.secret("whsec_planted"));
+        let secrets = (0..5).fold(spec(), |spec, _| spec.secret("whsec_canary"));
         let said = refused(secrets);
-        assert!(said.contains("the limit is 4") && !said.contains("planted"), "{said}");
+        assert!(said.contains("the limit is 4") && !said.contains("canary"), "{said}");
         assert!(refused(HookSpec::to_endpoint("")).contains("endpoint"));
         let twice = spec().events([JobEvent::Failed, JobEvent::Succeeded, JobEvent::Failed]).checked().unwrap();
         assert_eq!(twice.events, [JobEvent::Succeeded, JobEvent::Failed]);
@@ -395,7 +395,7 @@ mod tests {
     fn what_is_stored_comes_back_and_the_text_that_is_shown_has_no_secret() {
         let spec = spec().kinds([Kind::new("invoice").unwrap()]).include([HookInclude::Result]);
         let text = spec.stored_text();
-        assert!(!text.contains("planted") && !format!("{spec:?}").contains("planted"), "{text}");
+        assert!(!text.contains("canary") && !format!("{spec:?}").contains("canary"), "{text}");
         assert_eq!(HookSpec::from_stored(&text, spec.stored_secrets().as_deref()), Ok(spec));
         assert!(HookSpec::from_stored("{}", None).is_err());
     }

@@ -14,6 +14,8 @@ use crate::store::{DeleteHook, HookPut, PutHook, ResolveOutbox, Resolved, Store,
 
 /// 2 s: how long a change made by another process may go unnoticed.
 const FRESH: Duration = Duration::from_secs(2);
+/// 200 ms: while the store is away, one call in this time asks it, and the others are refused at once.
+const OUTAGE_REMEMBERED: Duration = Duration::from_millis(200);
 /// 20 ms: a hook that is named and not known is looked up again, but a flood of them does not become a flood of queries.
 const FRESH_FOR_UNKNOWN: Duration = Duration::from_millis(20);
 
@@ -47,6 +49,8 @@ pub(super) struct HookRegistry(RwLock<LoadedHooks>);
 struct LoadedHooks {
     hooks: Arc<Vec<HookRecord>>,
     at: Option<Instant>,
+    /// The last look, if it failed.
+    failed: Option<(Instant, StoreError)>,
 }
 
 impl HookRegistry {
@@ -56,14 +60,24 @@ impl HookRegistry {
         if known.at.is_some_and(|at| at.elapsed() < for_at_most) {
             return Ok(known.hooks);
         }
+        let is_recent = |(at, _): &&(Instant, StoreError)| at.elapsed() < OUTAGE_REMEMBERED;
+        match (known.failed.as_ref().filter(is_recent), known.at) {
+            (Some(_), Some(_)) => return Ok(known.hooks),
+            (Some((_, error)), None) => return Err(error.clone()),
+            (None, _) => {}
+        }
         let began = Instant::now();
         let hooks = match store.hooks().await {
             Ok(hooks) => Arc::new(hooks),
-            // What was loaded earlier will do: the enqueue that follows meets the same error and reports it.
-            Err(_) if known.at.is_some() => return Ok(known.hooks),
-            Err(error) => return Err(error),
+            Err(error) => {
+                let mut loaded = self.0.write().unwrap_or_else(PoisonError::into_inner);
+                loaded.failed = Some((Instant::now(), error.clone()));
+                // What was loaded earlier will do: the enqueue that follows meets the same error and reports it.
+                return if known.at.is_some() { Ok(known.hooks) } else { Err(error) };
+            }
         };
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = LoadedHooks { hooks: hooks.clone(), at: Some(began) };
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) =
+            LoadedHooks { hooks: hooks.clone(), at: Some(began), failed: None };
         Ok(hooks)
     }
 

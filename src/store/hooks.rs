@@ -89,7 +89,6 @@ fn switched(hook: HookRecord, paused: bool, by: Option<&Actor>, now: Timestamp) 
 /// Answer of [`put_hook`](HookStore::put_hook).
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-#[expect(clippy::large_enum_variant, reason = "there is one at a time, and it is taken apart at once")]
 pub enum HookPut {
     /// It is new.
     Created(HookRecord),

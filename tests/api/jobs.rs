@@ -30,7 +30,7 @@ on_every_store!(
     a_long_page_is_whole_and_in_order_and_the_next_one_goes_on_after_it,
 );
 
-const ALL_FIELDS: [&str; 27] = [
+const ALL_FIELDS: [&str; 29] = [
     "error_group",
     "id",
     "kind",
@@ -58,6 +58,8 @@ const ALL_FIELDS: [&str; 27] = [
     "updated_at",
     "started_at",
     "finished_at",
+    "notify",
+    "trace",
 ];
 
 async fn a_job_is_accepted_with_201_and_found_where_location_says(world: World) {
