@@ -64,7 +64,6 @@ pub(super) fn migrate_file(given: &Path) -> Result<usize, OpenError> {
 pub(super) enum Promoted {
     Refused,
     /// For the promotion itself.
-    #[cfg_attr(not(all(feature = "postgres", feature = "server")), expect(dead_code, reason = "for promotions only"))]
     Allowed,
 }
 
