@@ -45,7 +45,7 @@ check("axe finds nothing in the dialogs", async () => {
     await page.locator("dialog[open]").waitFor();
     all.push(...(await violations(page, name)));
     await page.keyboard.press("Escape");
-    await page.waitForFunction(() => !document.querySelector("dialog[open]"));
+    await page.waitForFunction(() => !document.querySelector("dialog"));
   };
   await page.keyboard.press("r");
   await page.locator("dialog[open] .note").waitFor();
