@@ -30,10 +30,10 @@ check("50 old queued jobs behind 20,000 finished ones are on the first page", as
 
 check("tabs count exactly", async () => {
   const page = await open(holder.server, { path: "/ui/jobs" });
-  await says(page, /succeeded 20,000/);
-  await says(page, /dead 137/);
+  await says(page, /succeeded\s+20,000/);
+  await says(page, /dead\s+137/);
   await page.visit("/ui/jobs?queue=bulk");
-  await says(page, /dead 130/);
+  await says(page, /dead\s+130/);
 });
 
 check("filters round-trip through the URL, typed and as chips", async () => {
@@ -75,14 +75,15 @@ check("a UUID, a key and a text find their job; text says how far it looked", as
 
 check("new jobs do not move rows: the pill shows them; selection, focus, scroll and a dimmed row survive live load", async () => {
   const { server } = holder;
-  const page = await open(server, { path: "/ui/jobs?queue=slow" });
+  await server.enqueueMany(Array.from({ length: 50 }, (_, n) => ({ kind: "stuck", queue: "busy", payload: { n } })));
+  const page = await open(server, { path: "/ui/jobs?queue=busy" });
   await page.waitForFunction(() => document.querySelectorAll("tr[data-key]").length === 50);
   const before = await rows(page);
   for (const key of ["j", "j", "j", "x", "j", "x"]) await page.keyboard.press(key);
   const focus = await page.evaluate(() => document.activeElement.dataset.key);
   await page.evaluate(() => scrollTo(0, 200));
   const at = await page.evaluate(() => scrollY);
-  for (let n = 0; n < 5; n++) await server.enqueueMany(Array.from({ length: 300 }, (_, m) => ({ kind: "stuck", queue: "slow", payload: { n, m } })));
+  for (let n = 0; n < 5; n++) await server.enqueueMany(Array.from({ length: 300 }, (_, m) => ({ kind: "stuck", queue: "busy", payload: { n, m } })));
   // One of those in view ends meanwhile.
   await server.ask("POST", `/jobs/${before[10]}/cancel`);
   await page.locator(".newer").waitFor({ timeout: 30_000 });
@@ -93,7 +94,6 @@ check("new jobs do not move rows: the pill shows them; selection, focus, scroll 
   assert.ok(Math.abs((await page.evaluate(() => scrollY)) - at) <= 40);
   await page.keyboard.press(".");
   await page.waitForFunction((first) => document.querySelector("tr[data-key]")?.dataset.key !== first, before[0]);
-  await server.ask("POST", "/operations", { action: "cancel", filter: { queue: "slow", kind: "stuck", status: "queued", created_after: new Date(Date.now() - 3_600_000).toISOString() }, rate: 10_000 }).catch(() => {});
 });
 
 check("a row that no longer matches stays, dimmed", async () => {
