@@ -51,8 +51,7 @@ check("filters round-trip through the URL, typed and as chips", async () => {
   assert.deepEqual(await page.locator(".chip").allInnerTexts(), chips);
   await page.waitForFunction(() => document.querySelectorAll("tr[data-key]").length === 100);
   await page.locator(".chip button").first().click();
-  await page.waitForFunction((before) => location.search !== before, new URL(page.url()).search).catch(() => {});
-  assert.equal(await page.locator(".chip").count(), chips.length - 1);
+  await page.waitForFunction((n) => document.querySelectorAll(".chip").length === n, chips.length - 1);
   await page.goBack();
   await page.waitForFunction((n) => document.querySelectorAll(".chip").length === n, chips.length);
 });
