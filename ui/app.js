@@ -91,7 +91,8 @@ function startShell() {
     document.title = `${reds ? `(${reds}) ` : ""}${title.value} · steadfast`;
     const icon = /** @type {HTMLLinkElement | null} */ (document.querySelector("link[rel=icon]"));
     const href = new URL(reds ? "./icon_red.svg" : "./icon.svg", import.meta.url).href;
-    if (icon && icon.href !== href) icon.href = href;
+    // Absolute: a relative one would lead elsewhere after the first click.
+    if (icon && icon.getAttribute("href") !== href) icon.href = href;
   });
   // Only what appears or ends is said, never a tick.
   let known = /** @type {Map<string, string> | null} */ (null);

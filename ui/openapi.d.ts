@@ -171,6 +171,16 @@ export interface components {
          * @enum {string}
          */
         CatchUp: "skip" | "one" | "all";
+        /** @description How many jobs are due. */
+        DueCount: {
+            /** @description There may be more. */
+            at_least: boolean;
+            /**
+             * Format: int64
+             * @description How many were counted.
+             */
+            n: number;
+        };
         /** @description A job that was there before, as far as the caller may see it. */
         EnqueueReplay: components["schemas"]["ReplayedJob"] | components["schemas"]["KnownJob"];
         /** @description Dead letters of one kind with one cause. */
@@ -270,6 +280,35 @@ export interface components {
             verdict: string;
             workers: components["schemas"]["WorkersSeen"] | null;
         };
+        /** @description How fast jobs come and go, over the last minute. */
+        FlowRates: {
+            /**
+             * Format: double
+             * @description Jobs accepted per second.
+             */
+            enqueued_per_s: number;
+            /**
+             * Format: double
+             * @description Attempts that failed per second.
+             */
+            failed_per_s: number;
+            /**
+             * Format: double
+             * @description Jobs that reached their end per second.
+             */
+            finished_per_s: number;
+            /**
+             * Format: int64
+             * @description Over how long.
+             * @example 60000
+             */
+            over_ms: number;
+            /**
+             * Format: double
+             * @description Attempts started per second.
+             */
+            started_per_s: number;
+        };
         /** @description Limits of each group of a queue. */
         GroupDefaults: {
             /**
@@ -355,6 +394,99 @@ export interface components {
              */
             worker: string;
         };
+        /** @description A hook. */
+        Hook: {
+            /**
+             * Format: date-time
+             * @description It is told of jobs that were enqueued since then.
+             */
+            created_at: string;
+            /**
+             * Format: int32
+             * @description Deliveries that failed permanently since the last one that succeeded; 50 pause it.
+             */
+            dead_in_a_row: number;
+            /** @description The name of an endpoint in the server's settings, instead of a URL. */
+            endpoint: string | null;
+            /** @description Of which ends it is told. */
+            events: string[];
+            /** @description What is sent along. */
+            include: string[];
+            /** @description Of jobs of which kinds; null: of all. */
+            kinds: string[] | null;
+            /**
+             * Format: int64
+             * @description Events that were not sent because it was paused.
+             */
+            missed: number;
+            /**
+             * @description Its name.
+             * @example billing
+             */
+            name: string;
+            /** @description Events are counted in `missed` and not sent. */
+            paused: boolean;
+            /**
+             * Format: date-time
+             * @description Since when.
+             */
+            paused_at: string | null;
+            /** @description Why it is paused. */
+            paused_reason: string | null;
+            /** @description Of jobs of which queues; null: of all. */
+            queues: string[] | null;
+            /**
+             * @description `(secret)` if events are signed.
+             * @example (secret)
+             */
+            secret: string | null;
+            /**
+             * Format: date-time
+             * @description When it was last put, paused or resumed.
+             */
+            updated_at: string;
+            /** @description Where events are sent. */
+            url: string | null;
+        };
+        /**
+         * @description A hook, as it is put.
+         * @example {
+         *       "events": [
+         *         "job.failed"
+         *       ],
+         *       "kinds": [
+         *         "invoice"
+         *       ],
+         *       "secret": "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD",
+         *       "url": "https://example.org/hooks"
+         *     }
+         */
+        HookDeclaration: {
+            /** @description The name of an endpoint in the server's settings, instead of a URL. */
+            endpoint?: string | null;
+            /**
+             * @description Of which ends it is told; all of them by default.
+             * @example [
+             *       "job.succeeded",
+             *       "job.failed",
+             *       "job.cancelled"
+             *     ]
+             */
+            events?: string[] | null;
+            /** @description What is sent along: `payload`, `result`. */
+            include?: string[] | null;
+            /** @description Of jobs of which kinds, up to 100; all of them by default. */
+            kinds?: string[] | null;
+            /** @description Whether it is paused; `false` by default. */
+            paused?: boolean | null;
+            /** @description Of jobs of which queues, up to 100; all of them by default. */
+            queues?: string[] | null;
+            secret?: components["schemas"]["HookSecretText"] | null;
+            /** @description Where events are sent, by the rules of `webhook_delivery`. Exactly one of `url` and `endpoint` is given. */
+            url?: string | null;
+        };
+        /** @description One key or several. */
+        HookSecretText: string | string[];
         Integer: number;
         /** @description What is wrong with one item of a list. */
         ItemError: {
@@ -425,6 +557,8 @@ export interface components {
              * @description How many may count.
              */
             max_attempts: number;
+            /** @description The hook that its producer wants to be told of its end. */
+            notify: string | null;
             /** @description What the handler is given. Secrets that a built-in kind takes are shown as `(secret)`, except in a lease. */
             payload: unknown;
             /**
@@ -461,6 +595,7 @@ export interface components {
              * @description Deadline of one attempt.
              */
             timeout_ms: number | null;
+            trace: components["schemas"]["Trace"] | null;
             unique: components["schemas"]["Unique"] | null;
             /**
              * Format: date-time
@@ -567,6 +702,7 @@ export interface components {
             locked_by: string | null;
             /** Format: int32 */
             max_attempts: number;
+            notify: string | null;
             /** @description How long the JSON of the payload is. */
             payload_bytes: number;
             /** @description The first 200 characters of the JSON of the payload, without what its kind hides. */
@@ -612,6 +748,32 @@ export interface components {
             schema?: unknown;
             /** Format: int64 */
             timeout_ms: number | null;
+        };
+        /** @description What is going on with a kind. */
+        KindActivity: {
+            /** @description Jobs in all queues. */
+            counts: components["schemas"]["StatusCounts"];
+            /**
+             * Format: double
+             * @description The share of attempts of the last hour that failed, 0 to 1; null: none ended.
+             */
+            failed_ratio: number | null;
+            rates: components["schemas"]["FlowRates"];
+            /**
+             * Format: double
+             * @description Half of the attempts of the last hour ended within this time; null: none did.
+             */
+            run_p50_ms: number | null;
+            /**
+             * Format: double
+             * @description 95 of 100.
+             */
+            run_p95_ms: number | null;
+            /**
+             * Format: int64
+             * @description Live workers that ask for it.
+             */
+            workers: number;
         };
         /** @description How many jobs of a kind match. */
         KindCount: {
@@ -764,6 +926,10 @@ export interface components {
         };
         /** @description A job of a list: whole, or with `view=summary` short. */
         ListedJob: components["schemas"]["Job"] | components["schemas"]["JobSummary"];
+        /** @description A declared kind, and what is going on with it. */
+        ListedKind: components["schemas"]["Kind"] & components["schemas"]["KindActivity"];
+        /** @description One queue, and what is going on in it. */
+        ListedQueue: components["schemas"]["Queue"] & components["schemas"]["QueueActivity"];
         /** @description Some jobs are redriven first; the others only if enough of them succeed, else the operation is paused. */
         NewCanary: {
             /**
@@ -815,6 +981,11 @@ export interface components {
              * @description How many starts may count.
              */
             max_attempts?: number | null;
+            /**
+             * @description The hook that is told of its end, whatever that hook's filter is. Must exist.
+             * @example billing
+             */
+            notify?: string | null;
             /** @description What the handler is given; at most 256 KiB. */
             payload: unknown;
             /**
@@ -844,6 +1015,13 @@ export interface components {
              * @description Deadline of one attempt.
              */
             timeout_ms?: number | null;
+            /**
+             * @description The trace that it is enqueued in, by W3C Trace Context; wins over the header `traceparent`. Ignored if it is not valid.
+             * @example 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01
+             */
+            traceparent?: string | null;
+            /** @description Beside `traceparent`. */
+            tracestate?: string | null;
             unique?: components["schemas"]["NewUnique"] | null;
         };
         /** @description Up to 1,000 jobs, stored together or not at all. */
@@ -1297,6 +1475,50 @@ export interface components {
          * @enum {string}
          */
         Overlap: "allow" | "skip" | "queue_one" | "cancel";
+        /** @description For the document only: the time stands first in it. */
+        Overview: {
+            /** @description Names the dashboard's files; null: not known. */
+            assets: string | null;
+            /**
+             * Format: int64
+             * @description The newest entry of the audit; null: there is none.
+             */
+            audit_seq: number | null;
+            /** @description How many more there are. */
+            more_problems: number;
+            /** @description There are more queues than these. */
+            more_queues: boolean;
+            /**
+             * Format: int64
+             * @description How long the longest-waiting due job of all queues shown has been due; null if none is.
+             */
+            oldest_ready_ms: number | null;
+            /** @description Operations that are running or paused, at most 20. */
+            operations: components["schemas"]["Operation"][];
+            /** @description The first 20 problems, the worst first; see `GET /problems`. */
+            problems: components["schemas"]["ProblemSeen"][];
+            /** @description The first 200 queues, by name. */
+            queues: components["schemas"]["PulseQueue"][];
+            rates: components["schemas"]["FlowRates"];
+            /** @description As `GET /readyz`. If it is not, the rest is of the last moment at which it was. */
+            ready: boolean;
+            /**
+             * @description `sqlite`, `postgres` or `other`.
+             * @example sqlite
+             */
+            store: string;
+            /** @description Over all queues. */
+            totals: components["schemas"]["StatusCounts"];
+            /** @description The version of the server. */
+            version: string;
+            workers: components["schemas"]["WorkerCounts"];
+        } & {
+            /**
+             * Format: date-time
+             * @description The store's time.
+             */
+            at: string;
+        };
         /** @description The runs to come. */
         Preview: {
             /** @description The pattern or interval in words. */
@@ -1360,6 +1582,56 @@ export interface components {
             /** @description Names the problem; the code as a URN. */
             type: string;
         };
+        /** @description Something that is wrong. */
+        ProblemSeen: {
+            /**
+             * @description What kind of problem it is; docs/operations.md lists them.
+             * @example no_worker
+             */
+            code: string;
+            /** @description What is usually done about it. */
+            do: components["schemas"]["Remedy"][];
+            /**
+             * @description The same for as long as it is the same problem.
+             * @example no_worker:images/resize_image
+             */
+            key: string;
+            /** @description A sentence with its numbers. */
+            says: string;
+            /**
+             * @description Where the dashboard shows more.
+             * @example /ui/workers
+             */
+            see: string;
+            /**
+             * @description `red`: jobs do not run. `amber`: somebody should look. `note`: worth knowing.
+             * @example red
+             */
+            severity: string;
+            /**
+             * Format: date-time
+             * @description Since when; null: not known.
+             */
+            since: string | null;
+            /**
+             * Format: date-time
+             * @description It is known, and is to be left aside until then.
+             */
+            snoozed_until: string | null;
+            subject: components["schemas"]["ProblemSubject"];
+        };
+        /** @description What a problem is about; only what applies. */
+        ProblemSubject: {
+            /** @description A fingerprint. */
+            error?: string | null;
+            job?: string | null;
+            kind?: string | null;
+            /** @description The scope of a limit. */
+            limit?: string | null;
+            queue?: string | null;
+            schedule?: string | null;
+            worker?: string | null;
+        };
         /** @description How far the handler says it is. */
         Progress: {
             /** @description A line for a person. */
@@ -1380,6 +1652,11 @@ export interface components {
              */
             percent?: number | null;
         };
+        /** @description One queue of the overview. */
+        PulseQueue: components["schemas"]["ListedQueue"] & {
+            /** @description Jobs that reached their end, minute by minute, the last 30; the newest is not over. */
+            spark: number[];
+        };
         /** @description One queue. */
         Queue: {
             counts: components["schemas"]["StatusCounts"];
@@ -1392,6 +1669,30 @@ export interface components {
             paused: boolean;
             /** @example default */
             queue: string;
+        };
+        /** @description What is going on in a queue. */
+        QueueActivity: {
+            /**
+             * Format: int64
+             * @description When nothing will be due any more, if it goes on like this; 0: nothing is. null: it grows, is paused, or that cannot be
+             *     told.
+             */
+            drained_in_ms: number | null;
+            due: components["schemas"]["DueCount"];
+            /**
+             * Format: date-time
+             * @description Since when it is paused; null: it is not, or that is not known.
+             */
+            paused_at: string | null;
+            /** @description The name of the token that paused it. */
+            paused_by: string | null;
+            rates: components["schemas"]["FlowRates"];
+            /**
+             * Format: double
+             * @description 95 of 100 attempts of the last 5 minutes were started within this time from when they were due; null: none was started.
+             */
+            wait_p95_ms: number | null;
+            workers: components["schemas"]["QueueWorkers"];
         };
         /** @description How many jobs of a queue match. */
         QueueCount: {
@@ -1447,6 +1748,24 @@ export interface components {
             rate: components["schemas"]["Rate"] | null;
             usage: components["schemas"]["Usage"];
         };
+        /** @description Workers that ask for jobs of a queue. */
+        QueueWorkers: {
+            /**
+             * Format: int64
+             * @description Leases that they hold, in all queues.
+             */
+            busy: number;
+            /**
+             * Format: int64
+             * @description How many are live.
+             */
+            live: number;
+            /**
+             * Format: int64
+             * @description How many jobs they run at the same time, in all queues.
+             */
+            slots: number;
+        };
         /** @description At most `limit` starts in `per_ms`, `burst` of them at once. */
         Rate: {
             /** Format: int32 */
@@ -1482,6 +1801,16 @@ export interface components {
              */
             code: string;
             /** @description A sentence for people. */
+            says: string;
+        };
+        /** @description A call of this API. */
+        Remedy: {
+            body?: Record<string, never> | null;
+            /** @example POST */
+            method: string;
+            /** @example /queues/images/pause */
+            path: string;
+            /** @example pause images */
             says: string;
         };
         /** @description A job that was there before. */
@@ -1636,6 +1965,51 @@ export interface components {
          * @enum {string}
          */
         Scope: "enqueue" | "read" | "work" | "operate" | "admin";
+        /** @description Columns of equal length: every step of the span is there. */
+        Series: {
+            /**
+             * Format: date-time
+             * @description The store's time.
+             */
+            as_of: string;
+            /** @description Jobs that failed permanently. */
+            dead: number[];
+            /** @description Jobs accepted. */
+            enqueued: number[];
+            /** @description Attempts that failed. */
+            failed: number[];
+            /**
+             * Format: date-time
+             * @description When the first step began.
+             */
+            from: string;
+            kind: string | null;
+            queue: string | null;
+            /** @description From the claim of an attempt to its end. */
+            run_p50_ms: (number | null)[];
+            run_p95_ms: (number | null)[];
+            /** @description Attempts started. */
+            started: number[];
+            /**
+             * @description `minute`, `hour` or `day`.
+             * @example minute
+             */
+            step: string;
+            /** Format: int64 */
+            step_ms: number;
+            /** @description Attempts that succeeded. */
+            succeeded: number[];
+            /** @description When each step began. */
+            t: string[];
+            /**
+             * Format: date-time
+             * @description When the last step ends.
+             */
+            to: string;
+            /** @description From when jobs were due to their start, half of them; null: none was started. Right to about a fifth. */
+            wait_p50_ms: (number | null)[];
+            wait_p95_ms: (number | null)[];
+        };
         /** @description Who is calling. */
         Session: {
             /**
@@ -1796,6 +2170,16 @@ export interface components {
             /** @description `<id>.<secret>`, for `Authorization: Bearer`. Shown only now. */
             token: string;
         };
+        /** @description Where a job comes from, by W3C Trace Context. */
+        Trace: {
+            /**
+             * @description As a header of this name.
+             * @example 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01
+             */
+            traceparent: string;
+            /** @description As a header of this name. */
+            tracestate: string | null;
+        };
         /** @description How a job was enqueued as unique. Its key may be free again. */
         Unique: {
             /** Format: int64 */
@@ -1895,6 +2279,30 @@ export interface components {
             version: string | null;
             /** @example host-1 */
             worker: string;
+        };
+        /** @description Workers by state. */
+        WorkerCounts: {
+            /**
+             * Format: int64
+             * @description Leases that they hold.
+             */
+            busy: number;
+            /** Format: int64 */
+            deaf: number;
+            /** Format: int64 */
+            draining: number;
+            /**
+             * Format: int64
+             * @description Within a day.
+             */
+            gone: number;
+            /** Format: int64 */
+            live: number;
+            /**
+             * Format: int64
+             * @description How many jobs those that are not gone run at the same time.
+             */
+            slots: number;
         };
         /** @description A worker with the jobs that it holds. */
         WorkerDetail: components["schemas"]["Worker"] & {

@@ -37,25 +37,10 @@ export interface PulseQueue {
   workers: { live: number; slots: number; busy: number } | null;
 }
 
-export interface Remedy {
-  says: string;
-  method: string;
-  path: string;
-  body?: Record<string, unknown>;
-}
+export type Remedy = Schemas["Remedy"];
+export type ShownProblem = Schemas["ProblemSeen"];
 
-export interface ShownProblem {
-  key: string;
-  code: string;
-  severity: "red" | "amber" | "note";
-  subject: { queue?: string; kind?: string; worker?: string; schedule?: string; error?: string; limit?: string };
-  since: string;
-  says: string;
-  see: string;
-  do: Remedy[];
-  snoozed_until: string | null;
-}
-
+/** As the API has it, with what an older server does not say as null. */
 export interface Pulse {
   at: string;
   version: string | null;
@@ -74,23 +59,7 @@ export interface Pulse {
   audit_seq: number | null;
 }
 
-export interface Series {
-  from: string;
-  to: string;
-  step: "minute" | "hour" | "day";
-  step_ms: number;
-  as_of: string;
-  t: string[];
-  enqueued: number[];
-  started: number[];
-  succeeded: number[];
-  failed: number[];
-  dead: number[];
-  wait_p50_ms: (number | null)[];
-  wait_p95_ms: (number | null)[];
-  run_p50_ms: (number | null)[];
-  run_p95_ms: (number | null)[];
-}
+export type Series = Schemas["Series"];
 
 /** What a screen is given. `ending` is aborted when it is left. */
 export interface Screen {

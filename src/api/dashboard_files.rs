@@ -131,6 +131,12 @@ pub(super) fn current() -> Arc<Files> {
     versions.front().expect("the embedded version was put in, and something always is").clone()
 }
 
+/// What the newest page's files are called by: the pulse says it, so that an open page notices that there is another version.
+pub(super) fn newest_hash() -> Option<String> {
+    let versions = VERSIONS.lock().unwrap_or_else(PoisonError::into_inner);
+    versions.front().map(|files| files.hash.clone())
+}
+
 /// The version that a page was made with.
 pub(super) fn with_hash(hash: &str) -> Option<Arc<Files>> {
     let versions = VERSIONS.lock().unwrap_or_else(PoisonError::into_inner);

@@ -187,3 +187,13 @@ async fn without_the_dashboard_there_are_no_pages() {
     }
     server.get("/stats").await.expect(200);
 }
+
+/// Only how a page notices a new version: that it does is tested in a browser.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_pulse_names_the_files_of_the_newest_page() {
+    let world = World::sqlite().await;
+    let server = world.server().await;
+    let shell = page(&server, "/ui/").await;
+    let pulse = server.get("/pulse").await.expect(200);
+    assert!(shell.body.contains(&format!("_/{}/app.js", pulse["assets"].as_str().unwrap())), "{pulse}");
+}

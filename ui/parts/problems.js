@@ -66,7 +66,7 @@ export function snooze(fingerprint, done) {
 const row = (one, index) => html`<li data-severity=${one.severity}>
   <span class="status" data-status=${one.severity}><span class="glyph" role="img" aria-label=${one.severity === "note" ? "note" : `${one.severity} problem`}>${GLYPHS[one.severity]}</span></span>
   <span class="says">${one.says}</span>
-  <span class="since meta">since ${age(one.since, storeNow())}${index < KEYS && may("operate") && one.do.length > 0 ? html` <kbd class="wide-only" title="key for the first remedy">${index + 1}</kbd>` : ""}</span>
+  <span class="since meta">${one.since ? `since ${age(one.since, storeNow())}` : ""}${index < KEYS && may("operate") && one.do.length > 0 ? html` <kbd class="wide-only" title="key for the first remedy">${index + 1}</kbd>` : ""}</span>
   <span class="acts"><a class="button" href=${to.see(one.see)}>look</a>${may("operate") ? one.do.map((remedy) => html`<button type="button" @click=${() => perform(remedy)}>${remedy.says} …</button>`) : ""}</span>
 </li>`;
 

@@ -12,11 +12,11 @@ import { table } from "./table.js";
 /** @typedef {import("../types.d.ts").PulseQueue} Row */
 /** @typedef {import("../types.d.ts").ShownProblem} Problem */
 
-const RANK = { red: 0, amber: 1, note: 2 };
+const RANK = /** @type {Record<string, number>} */ ({ red: 0, amber: 1, note: 2 });
 
 /** How bad it is: 0 is worst, 3 is well. @param {Row} row @param {Problem[]} problems */
 function rank(row, problems) {
-  const worst = problems.filter((one) => one.subject.queue === row.queue && !one.snoozed_until).map((one) => RANK[one.severity]);
+  const worst = problems.filter((one) => one.subject.queue === row.queue && !one.snoozed_until).map((one) => RANK[one.severity] ?? 3);
   return Math.min(3, row.paused ? 2 : 3, ...worst);
 }
 

@@ -104,9 +104,9 @@ export default function jobs(screen) {
   effect(() => {
     const counts = pulse.value && JSON.stringify(countsOf(filterOf(screen.query.peek()), kinds.peek()) ?? pulse.value.totals);
     if (!counts || counts === seen) return;
-    const isFirst = seen === "";
+    // The first counts may be younger than the list: they are taken as a change, too.
     seen = counts;
-    if (isFirst || waiting) return;
+    if (waiting) return;
     waiting = window.setTimeout(() => {
       waiting = 0;
       if (!document.hidden && !document.querySelector("dialog[open]") && !screen.ending.aborted) list.refresh();

@@ -183,6 +183,16 @@ fn make(queue: &Queue, gatherer: &Gatherer, moment: Option<&Moment>, not_ready: 
     }
 }
 
+#[cfg(feature = "dashboard")]
+fn assets() -> Option<String> {
+    crate::api::dashboard_files::newest_hash()
+}
+
+#[cfg(not(feature = "dashboard"))]
+fn assets() -> Option<String> {
+    None
+}
+
 fn view(queue: &Queue, gatherer: &Gatherer, moment: &Moment, mut found: Vec<ProblemView>, ready: bool) -> PulseView {
     let Moment { stats, facts } = moment;
     let (crew, due) = (Crew::of(gatherer.workers()), due_by_queue(&facts.due));
@@ -197,7 +207,7 @@ fn view(queue: &Queue, gatherer: &Gatherer, moment: &Moment, mut found: Vec<Prob
     found.truncate(PROBLEMS_MAX);
     PulseView {
         version: env!("CARGO_PKG_VERSION"),
-        assets: None,
+        assets: assets(),
         store: queue.store_name(),
         ready,
         totals: (&stats.totals).into(),

