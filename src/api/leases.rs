@@ -10,6 +10,7 @@ use axum::Extension;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
+use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tokio::time::{Instant, timeout};
 
@@ -21,7 +22,7 @@ use super::memory_budget::MemoryShare;
 use super::middleware::InReserve;
 use super::problem::{Code, Problem};
 use super::response_memory::with_memory;
-use super::state::{Api, ApiState, run_to_completion};
+use super::state::{Api, run_to_completion};
 use super::wire::{self, Integer, duration, within};
 use super::worker_registry::{self, Fetch};
 use super::{lease_token, metrics};
@@ -69,11 +70,12 @@ pub(super) async fn lease(
     let claim = Claim::new(worker, lease).queues(queues).kinds(kinds).max(max);
     // A claim is small; a thousand polls that wait must not keep others from sending.
     drop(memory);
-    let Leased { leases, memory, bytes, .. } =
+    let Leased { leases, memory, bytes, unsent, .. } =
         timeout(wait + LONG_POLL_SLACK, wait_for_jobs(&api, &headers, claim, wait))
             .await
             .map_err(|_| Problem::new(Code::RequestTimeout, "the store took too long; try again"))??;
     let leases = leases.into_iter().map(|lease| view(lease, &caller)).collect();
+    unsent.is_answered();
     Ok(with_memory(extract::write(StatusCode::OK, &wire::Leases { leases }, bytes), memory))
 }
 
@@ -85,6 +87,39 @@ struct Leased {
     bytes: usize,
     /// When another claim is worth it even if nothing wakes the poll, as far as the store knows.
     look_again: Option<Duration>,
+    unsent: Unsent,
+}
+
+/// Leases on their way to the caller. Dropped before they are answered, because the caller hung up: the jobs go back to the
+/// queue at once, and no attempt is used.
+struct Unsent {
+    api: Api,
+    leases: Vec<LeaseKey>,
+}
+
+impl Unsent {
+    /// The response is made; what becomes of it on the wire, nobody is told.
+    fn is_answered(mut self) {
+        self.leases.clear();
+    }
+}
+
+impl Drop for Unsent {
+    fn drop(&mut self) {
+        let leases = std::mem::take(&mut self.leases);
+        // Without a runtime the process is ending, and leases expire.
+        let (false, Ok(runtime)) = (leases.is_empty(), Handle::try_current()) else { return };
+        let api = self.api.clone();
+        // A shutdown waits for it.
+        let permit = api.detached_tasks.clone().try_acquire_owned();
+        runtime.spawn(async move {
+            let _permit = permit;
+            let give_back = |lease: LeaseKey| Settle::new(lease, Outcome::Released);
+            if let Err(error) = api.queue.settle(leases.into_iter().map(give_back).collect()).await {
+                tracing::warn!(%error, "jobs claimed for a caller that hung up wait for their lease to expire");
+            }
+        });
+    }
 }
 
 fn view(lease: Lease, caller: &Caller) -> wire::LeaseView {
@@ -142,34 +177,28 @@ async fn claim_or_give_back(
     let most = claim.max.saturating_mul(PAYLOAD_MAX_BYTES).min(LEASES_MAX_BYTES);
     let memory = api.response_memory.for_leases(most).await?;
     if api.workers.is_draining(&claim.worker) {
-        return Ok(Leased { leases: Vec::new(), memory, bytes: 0, look_again: None }.fitted());
+        return Ok(Leased::none(api, memory).fitted());
     }
     let (reply, answer) = oneshot::channel();
-    let giving_back = run_to_completion(api, |api| async move {
+    let claiming = run_to_completion(api, |api| async move {
         let claimed = claim_in_steps(&api, claim, filter, memory).await;
         drop(turn);
-        let Err(Ok(Leased { leases: unwanted, .. })) = reply.send(claimed) else { return };
-        if unwanted.is_empty() {
-            return;
-        }
-        let give_back = |lease: &Lease| Settle::new(lease.key(), Outcome::Released);
-        if let Err(error) = api.queue.settle(unwanted.iter().map(give_back).collect()).await {
-            tracing::warn!(%error, "jobs claimed for a caller that hung up wait for their lease to expire");
-        }
+        // Nobody there: dropped, they go back.
+        let _ = reply.send(claimed);
     });
-    giving_back.await?;
+    claiming.await?;
     let claimed = answer.await.map_err(|_| StoreError::new(StoreErrorKind::Internal, "claim"))?;
     Ok(claimed?)
 }
 
 /// Up to as many as are asked for, and no more once they are a large response.
 async fn claim_in_steps(
-    api: &ApiState,
+    api: &Api,
     claim: Claim,
     filter: ClaimFilter,
     memory: MemoryShare,
 ) -> Result<Leased, StoreError> {
-    let mut leased = Leased { leases: Vec::new(), memory, bytes: 0, look_again: None };
+    let mut leased = Leased::none(api, memory);
     loop {
         let began = Instant::now();
         let max = (claim.max - leased.leases.len()).min(LEASE_STEP);
@@ -185,6 +214,7 @@ async fn claim_in_steps(
         }
         leased.look_again = step.look_again;
         leased.bytes += step.leases.iter().map(weight).sum::<usize>();
+        leased.unsent.leases.extend(step.leases.iter().map(Lease::key));
         leased.leases.extend(step.leases);
         let has_memory = leased.memory.grow_to(leased.bytes).is_ok();
         // The next job may be as large as any.
@@ -196,6 +226,11 @@ async fn claim_in_steps(
 }
 
 impl Leased {
+    fn none(api: &Api, memory: MemoryShare) -> Self {
+        let unsent = Unsent { api: api.clone(), leases: Vec::new() };
+        Self { leases: Vec::new(), memory, bytes: 0, look_again: None, unsent }
+    }
+
     /// Gives back the memory that is not needed.
     fn fitted(mut self) -> Self {
         self.memory.shrink_to(self.bytes);

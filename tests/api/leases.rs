@@ -24,6 +24,7 @@ on_every_store!(
     a_long_poll_is_answered_when_work_arrives,
     a_long_poll_ends_empty_after_its_wait,
     a_caller_that_hangs_up_while_polling_takes_no_job_along,
+    a_poll_that_is_cut_at_the_moment_of_its_claim_costs_no_attempt,
     every_job_reaches_one_of_many_polls_that_wait_for_it,
     one_wake_makes_one_of_many_polls_look,
     an_answer_with_large_jobs_stops_growing_and_the_rest_is_there_for_the_next,
@@ -266,6 +267,28 @@ async fn a_caller_that_hangs_up_while_polling_takes_no_job_along(world: World) {
     // Whoever took it for a dead connection gives it back; a live worker gets it well before a lease could expire.
     let answer = server.post("/leases", json!({"worker": "alive", "wait_ms": 15000})).await.expect(200);
     assert_eq!(answer["leases"][0]["job"]["id"], json!(id));
+}
+
+async fn a_poll_that_is_cut_at_the_moment_of_its_claim_costs_no_attempt(world: World) {
+    let server = world.server().await;
+    // The race is between two messages that arrive together: before it was closed, one of thirty rounds lost it.
+    for _ in 0..100 {
+        let mut worker = TcpStream::connect(server.address).await.unwrap();
+        let poll = server.call("POST", "/leases").json(&json!({"worker": "gone", "wait_ms": 30000}));
+        worker.write_all(&poll.bytes()).await.unwrap();
+        let id = server.enqueue().await;
+        drop(worker);
+        let deadline = Instant::now() + Duration::from_secs(20);
+        loop {
+            let answer = server.post("/leases", json!({"worker": "alive", "wait_ms": 1000})).await.expect(200);
+            if let Some(lease) = answer["leases"].get(0) {
+                assert_eq!((&lease["job"]["id"], &lease["attempt"]), (&json!(id), &json!(1)));
+                assert_eq!(server.settle(lease, json!({"outcome": "succeeded"})).await, "recorded");
+                break;
+            }
+            assert!(Instant::now() < deadline, "the job waits for the lease of a worker that is gone");
+        }
+    }
 }
 
 async fn every_job_reaches_one_of_many_polls_that_wait_for_it(world: World) {
