@@ -320,6 +320,10 @@ GROUP BY r.nth;
 SELECT setval('SCHEMA.group_seq'::regclass, (SELECT max(j.group_seq) FROM SCHEMA.jobs j));
 SELECT setval(pg_get_serial_sequence('SCHEMA.attempts', 'seq')::regclass, (SELECT max(a.seq) FROM SCHEMA.attempts a));
 SELECT setval(pg_get_serial_sequence('SCHEMA.audit', 'seq')::regclass, (SELECT max(a.seq) FROM SCHEMA.audit a));
+-- Beyond every event that has become a delivery, too: its number is in the delivery's key, and a key that is known is not enqueued.
+SELECT setval(pg_get_serial_sequence('SCHEMA.outbox', 'seq')::regclass,
+              greatest((SELECT max(o.seq) FROM SCHEMA.outbox o),
+                       (SELECT max(substring(j.idempotency_key FROM '^hook:([0-9]{1,18}):')::bigint) FROM SCHEMA.jobs j WHERE j.watch & 4 <> 0)));
 ANALYZE SCHEMA.jobs;
 ANALYZE SCHEMA.attempts";
 
