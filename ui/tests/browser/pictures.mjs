@@ -16,13 +16,13 @@ const BYTES_MAX = 200_000;
 const FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"];
 
 const directory = await mkdtemp(join(tmpdir(), "steadfast-pictures-"));
-const demo = spawn(process.env.STEADFAST_BIN ?? "target/debug/steadfast", ["demo"], { cwd: directory, env: { ...process.env, STEADFAST_API_BIND_ADDR: "127.0.0.1:0" }, stdio: ["ignore", "pipe", "pipe"] });
+const demo = spawn(process.env.STEADFAST_BIN ?? "target/debug/steadfast", ["demo", "--bind", "127.0.0.1:0"], { cwd: directory, stdio: ["ignore", "pipe", "pipe"] });
 let said = "";
 for (const stream of [demo.stdout, demo.stderr]) stream.on("data", (data) => (said = (said + data).slice(-20_000)));
 let browser;
 try {
   const url = await until("the demo is ready", () => {
-    if (demo.exitCode !== null) throw new Error(`the demo ended: ${said}`);
+    if (demo.exitCode !== null) throw Object.assign(new Error(`the demo ended: ${said}`), { isFinal: true });
     return /(http:\/\/127\.0\.0\.1:\d+)/.exec(said)?.[1];
   }, 120_000);
   browser = await chromium.launch({ executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium", args: FLAGS });
