@@ -5,6 +5,7 @@
 
 import { spawn } from "node:child_process";
 import { mkdtemp, rm, stat } from "node:fs/promises";
+import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -15,8 +16,15 @@ const out = process.argv[2] ?? join(dirname(fileURLToPath(import.meta.url)), "..
 const BYTES_MAX = 200_000;
 const FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"];
 
+// The demo fills itself over HTTP, so it must know its port before it has it.
+const port = await new Promise((resolve) => {
+  const free = createServer().listen(0, "127.0.0.1", () => {
+    const { port } = free.address();
+    free.close(() => resolve(port));
+  });
+});
 const directory = await mkdtemp(join(tmpdir(), "steadfast-pictures-"));
-const demo = spawn(process.env.STEADFAST_BIN ?? "target/debug/steadfast", ["demo", "--bind", "127.0.0.1:0"], { cwd: directory, stdio: ["ignore", "pipe", "pipe"] });
+const demo = spawn(process.env.STEADFAST_BIN ?? "target/debug/steadfast", ["demo", "--bind", `127.0.0.1:${port}`], { cwd: directory, stdio: ["ignore", "pipe", "pipe"] });
 let said = "";
 for (const stream of [demo.stdout, demo.stderr]) stream.on("data", (data) => (said = (said + data).slice(-20_000)));
 let browser;
