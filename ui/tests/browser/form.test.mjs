@@ -27,7 +27,7 @@ async function violations(page, where) {
 for (const colorScheme of ["light", "dark"]) {
   for (const viewport of [DESKTOP, PHONE]) {
     check(`axe finds nothing on any screen, ${colorScheme}, ${viewport.width} px`, async () => {
-      const page = await open(holder.server, { colorScheme, viewport });
+      const page = await open(holder.server, { colorScheme, viewport, reducedMotion: "reduce" });
       const all = [];
       for (const path of paths()) {
         await page.follow(path);
@@ -39,7 +39,8 @@ for (const colorScheme of ["light", "dark"]) {
 }
 
 check("axe finds nothing in the dialogs", async () => {
-  const page = await open(holder.server, { path: `/ui/errors/${world.group}` });
+  // Colours are looked at when they have arrived.
+  const page = await open(holder.server, { path: `/ui/errors/${world.group}`, reducedMotion: "reduce" });
   const all = [];
   const look = async (name) => {
     await page.locator("dialog[open]").waitFor();

@@ -4,11 +4,12 @@
 // STEADFAST_BIN is the program; STORE is `sqlite` or `postgres` (a schema of its own per server, in the database of
 // STEADFAST_TEST_POSTGRES_URL). Waiting is always for a condition, never for a time.
 
-import { spawn } from "node:child_process";
+import { execFile, spawn } from "node:child_process";
 import { randomBytes } from "node:crypto";
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { promisify } from "node:util";
 
 export const STORE = process.env.STORE ?? "sqlite";
 /** What every server of the tests has, so that none is open unless a test asks for it. */
@@ -27,6 +28,7 @@ export async function until(what, condition, ms = DEADLINE_MS) {
       last = await condition();
       if (last) return last;
     } catch (error) {
+      if (error.isFinal) throw error;
       last = error;
     }
     if (Date.now() > end) throw new Error(`waited ${ms} ms until ${what}; last: ${last instanceof Error ? last.message : JSON.stringify(last)}`);
@@ -56,7 +58,7 @@ export class Server {
     this.#child = child;
     for (const stream of [child.stdout, child.stderr]) stream.on("data", (data) => (this.#output = (this.#output + data).slice(-20_000)));
     await until("the server is ready", () => {
-      if (child.exitCode !== null) throw new Error(`the server ended with ${child.exitCode}: ${this.#output}`);
+      if (child.exitCode !== null) throw Object.assign(new Error(`the server ended with ${child.exitCode}: ${this.#output}`), { isFinal: true });
       const said = /API\s+(http:\/\/[0-9.]+:\d+)/.exec(this.#output);
       if (said) this.url = said[1];
       return Boolean(said);
@@ -177,7 +179,6 @@ export async function startServer({ open = false, env = {} } = {}) {
   const settings = {
     PATH: process.env.PATH,
     HOME: directory,
-    STEADFAST_LOG: "warn",
     STEADFAST_ALLOW_UNDECLARED_KINDS: "true",
     STEADFAST_BUILTIN_KINDS: "summarize_text",
     ...(open ? {} : { STEADFAST_ADMIN_TOKEN: ADMIN }),
@@ -187,5 +188,7 @@ export async function startServer({ open = false, env = {} } = {}) {
     if (!process.env.STEADFAST_TEST_POSTGRES_URL) throw new Error("STEADFAST_TEST_POSTGRES_URL must name an empty database");
     Object.assign(settings, { DATABASE_URL: process.env.STEADFAST_TEST_POSTGRES_URL, STEADFAST_DATABASE_SCHEMA: `browser_${randomBytes(6).toString("hex")}` });
   } else settings.DATABASE_URL = `sqlite://${join(directory, "jobs.db")}`;
+  // PostgreSQL is only migrated when somebody says so.
+  if (STORE === "postgres") await promisify(execFile)(process.env.STEADFAST_BIN, ["migrate"], { cwd: directory, env: settings, timeout: DEADLINE_MS });
   return new Server({ env: settings, directory, open }).start();
 }

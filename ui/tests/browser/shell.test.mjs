@@ -63,28 +63,25 @@ check("a thing that is not there is said to be so, under a headline", async () =
   }
 });
 
-check("it works below a path prefix, through a proxy", async () => {
+check("it works below a path prefix, through a proxy", async (t) => {
   const below = await proxy(holder.server.url, { prefix: "/tools/queue" });
-  try {
-    const page = await open(holder.server, { url: below.url, path: "/tools/queue/ui/jobs" });
-    const outside = [];
-    page.on("response", (answer) => {
-      if (!new URL(answer.url()).pathname.startsWith("/tools/queue/")) outside.push(answer.url());
-    });
-    await page.locator("nav.rail a", { hasText: "Queues" }).first().click();
-    await page.waitForURL(/\/tools\/queue\/ui\/queues$/);
-    await shown(page);
-    await page.locator("tr[data-key] a", { hasText: "mail" }).first().click();
-    await page.waitForURL(/\/tools\/queue\/ui\/queues\/mail$/);
-    await shown(page);
-    assert.equal(await headline(page), "mail");
-    await page.reload();
-    await shown(page);
-    assert.equal(await headline(page), "mail");
-    assert.deepEqual(outside, []);
-  } finally {
-    await below.end();
-  }
+  t.after(() => below.end());
+  const page = await open(holder.server, { url: below.url, path: "/tools/queue/ui/jobs" });
+  const outside = [];
+  page.on("response", (answer) => {
+    if (!new URL(answer.url()).pathname.startsWith("/tools/queue/")) outside.push(answer.url());
+  });
+  await page.locator("nav.rail a", { hasText: "Queues" }).first().click();
+  await page.waitForURL(/\/tools\/queue\/ui\/queues$/);
+  await shown(page);
+  await page.locator("tr[data-key] a", { hasText: "mail" }).first().click();
+  await page.waitForURL(/\/tools\/queue\/ui\/queues\/mail$/);
+  await shown(page);
+  assert.equal(await headline(page), "mail");
+  await page.reload();
+  await shown(page);
+  assert.equal(await headline(page), "mail");
+  assert.deepEqual(outside, []);
 });
 
 check("hashed assets are immutable, the shell is not, and all of it stays within its bytes (S54)", async () => {
@@ -116,13 +113,10 @@ check("hashed assets are immutable, the shell is not, and all of it stays within
   assert.ok(sizes.js > 0 && sizes.js <= 40 * 1024, `JS ${sizes.js}`);
 });
 
-check("a new version of the server asks for a reload", async () => {
+check("a new version of the server asks for a reload", async (t) => {
   // The same server behind a proxy that tells of other assets, as one does after an update.
   const updated = await proxy(holder.server.url, { change: (body) => body.replace(/"assets":(null|"[^"]*")/g, '"assets":"anewone"') });
-  try {
-    const page = await open(holder.server, { url: updated.url });
-    await page.getByRole("button", { name: "new version: reload" }).waitFor();
-  } finally {
-    await updated.end();
-  }
+  t.after(() => updated.end());
+  const page = await open(holder.server, { url: updated.url });
+  await page.getByRole("button", { name: "new version: reload" }).waitFor();
 }, { only: "sqlite" });
