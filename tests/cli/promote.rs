@@ -269,15 +269,15 @@ async fn kill_in(world: &World, database: &TestDatabase, hold: &str) {
     wait_until_it_waits(&admin, database, &mut child);
     child.kill().unwrap();
     child.wait().unwrap();
-    holder.batch_execute("ROLLBACK").await.unwrap();
-    drop(holder);
-    until("the server has noticed", || {
-        let sql = "SELECT FROM pg_stat_activity WHERE datname = $1 AND application_name = 'steadfast'";
+    // PostgreSQL would carry out the statement that waits, although nobody asks for its answer any more.
+    until("its connections are closed", || {
+        let sql = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = $1 AND application_name = 'steadfast'";
         let left = tokio::task::block_in_place(|| {
             tokio::runtime::Handle::current().block_on(admin.query(sql, &[&database.name])).unwrap()
         });
         left.is_empty().then_some(())
     });
+    holder.batch_execute("ROLLBACK").await.unwrap();
 }
 
 const HOLD: &str = "SELECT pg_advisory_xact_lock(4711)";
