@@ -75,7 +75,7 @@ pub(super) async fn lease(
             .await
             .map_err(|_| Problem::new(Code::RequestTimeout, "the store took too long; try again"))??;
     let leases = leases.into_iter().map(|lease| view(lease, &caller)).collect();
-    unsent.is_answered();
+    unsent.answered();
     Ok(with_memory(extract::write(StatusCode::OK, &wire::Leases { leases }, bytes), memory))
 }
 
@@ -99,7 +99,7 @@ struct Unsent {
 
 impl Unsent {
     /// The response is made; what becomes of it on the wire, nobody is told.
-    fn is_answered(mut self) {
+    fn answered(mut self) {
         self.leases.clear();
     }
 }
