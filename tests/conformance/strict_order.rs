@@ -1,6 +1,6 @@
 //! Strict order: of a group one job at a time, always the first that has not finished.
 
-use steadfast::job::{JobId, QueueSettings, Status};
+use steadfast::job::{JobId, Outcome, QueueSettings, Status};
 use steadfast::store::{Redrive, Redriven};
 
 use crate::concurrency::together;
@@ -62,6 +62,19 @@ pub(crate) async fn a_first_job_that_waits_for_its_retry_keeps_the_others_waitin
     world.advance(MINUTE).await;
     assert_eq!(ids(&world.claim_up_to(5).await), [first]);
     assert_eq!(world.why(second).await, [steadfast::job::HeldCode::Behind]);
+}
+
+pub(crate) async fn a_redriven_job_keeps_the_order_that_its_queue_had_and_its_priority(world: &impl World) {
+    let urgent = world.enqueue(in_group("acme").priority(5)).await.id;
+    let lease = world.claim_one().await;
+    strict(world).await;
+    // So that the store knows of the new order.
+    assert_eq!(world.claim_up_to(1).await, []);
+    world.end(&lease, Outcome::failed_permanently("no such user")).await;
+    world.enqueue(job("welcome").queue("other").group_key("globex")).await;
+    world.enqueue(job("welcome").queue("other")).await;
+    assert!(matches!(world.redrive(urgent).await, Redriven::Queued(_)));
+    assert_eq!(ids(&world.claim(1).await), [urgent]);
 }
 
 pub(crate) async fn a_first_job_that_is_planned_for_later_keeps_the_others_waiting(world: &impl World) {

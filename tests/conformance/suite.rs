@@ -341,6 +341,7 @@ macro_rules! conformance_suite {
                 groups_do_not_wait_for_each_other,
                 a_first_job_that_waits_for_its_retry_keeps_the_others_waiting,
                 a_first_job_that_is_planned_for_later_keeps_the_others_waiting,
+                a_redriven_job_keeps_the_order_that_its_queue_had_and_its_priority,
                 a_dead_or_cancelled_first_job_lets_the_next_one_go,
                 a_first_job_of_a_kind_nobody_asks_for_keeps_the_others_waiting,
                 a_redriven_job_is_the_first_again_and_waits_for_the_one_that_runs,

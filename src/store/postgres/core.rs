@@ -10,7 +10,7 @@ use tokio_postgres::types::ToSql;
 use super::counts::ChangeMark;
 use super::dead_groups::KnownGroups;
 use super::error::{DbError, Effect, Retries};
-use super::group_lanes::GroupLanes;
+use super::group_lanes::{GroupLanes, Waits};
 use super::lanes::{LanePosition, Lanes};
 use super::lease_checks::LeaseChecks;
 use super::pool::{Connector, Pool};
@@ -62,13 +62,22 @@ impl Core {
         })
     }
 
-    /// These jobs wait now, by this process.
+    /// These new jobs wait now, by this process.
     pub(super) fn lower<'j>(&self, jobs: impl Iterator<Item = &'j JobRecord>) {
+        self.lower_all(jobs, Waits::New);
+    }
+
+    /// These jobs wait again, by this process.
+    pub(super) fn lower_again<'j>(&self, jobs: impl Iterator<Item = &'j JobRecord>) {
+        self.lower_all(jobs, Waits::Again);
+    }
+
+    fn lower_all<'j>(&self, jobs: impl Iterator<Item = &'j JobRecord>, waits: Waits) {
         let mut ungrouped = Vec::new();
         for job in jobs {
             let lane = LanePosition::from(job);
             match &job.group_key {
-                Some(group) => self.groups.lower(&lane.0, group.as_str(), lane.1, lane.2),
+                Some(group) => self.groups.lower(&lane.0, group.as_str(), (lane.1, lane.2), waits),
                 None => ungrouped.push(lane),
             }
         }
@@ -81,10 +90,10 @@ impl Core {
         self.notifier.notify();
     }
 
-    /// The same for a job of which only this is known.
+    /// The same for a job that waits again, of which only this is known.
     pub(super) fn lower_lane(&self, lane: LanePosition, group: Option<&str>) {
         match group {
-            Some(group) => self.groups.lower(&lane.0, group, lane.1, lane.2),
+            Some(group) => self.groups.lower(&lane.0, group, (lane.1, lane.2), Waits::Again),
             None => self.lanes.lower(std::iter::once(lane)),
         }
     }

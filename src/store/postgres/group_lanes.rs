@@ -62,6 +62,15 @@ struct State {
     names_announced: WakeListener,
 }
 
+/// Since when a job waits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Waits {
+    /// It was just enqueued: its order is the one that its queue has now.
+    New,
+    /// It has been there before: its order is the one that its queue had when it was enqueued.
+    Again,
+}
+
 impl GroupLanes {
     /// `announced` tells when there may be work.
     pub(super) fn new(announced: WakeListener) -> Self {
@@ -85,7 +94,7 @@ impl GroupLanes {
     }
 
     /// A job waits there now, by this process.
-    pub(super) fn lower(&self, lane: &Lane, group: &str, position: Position, wait: Duration) {
+    pub(super) fn lower(&self, lane: &Lane, group: &str, (position, wait): (Position, Duration), waits: Waits) {
         let mut state = self.lock();
         state.generation += 1;
         let (lowered, now) = (state.generation, Instant::now());
@@ -95,7 +104,9 @@ impl GroupLanes {
             let weight = state.strict.get(&key).map_or(1, |known| known.weight);
             // Its head may be another one, which is due.
             state.strict.insert(key, KnownLane { asleep: None, weight, ..new });
-            return;
+            if waits == Waits::New {
+                return;
+            }
         }
         let (queue, kind) = (lane.queue.as_str().into(), lane.kind.as_str().into());
         let key = FairLane { queue, kind, priority: lane.priority, group: group.into() };

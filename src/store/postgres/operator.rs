@@ -154,7 +154,7 @@ pub(super) async fn redrive(core: &Core, redrive: Redrive) -> PerItem<Redriven> 
         }
     }
     if !again.is_empty() {
-        core.lower(again.values());
+        core.lower_again(again.values());
         core.notifier.notify();
     }
     let answer = |id| match again.remove(&id) {

@@ -17,6 +17,7 @@ use uuid::Uuid;
 use super::batch::Flush;
 use super::core::{Core, decode};
 use super::error::{self, DbError, Effect, Retries};
+use super::group_lanes::Waits;
 use super::lanes::{Lane, LanePosition};
 use super::row;
 use crate::job::{
@@ -423,7 +424,7 @@ impl WrittenEndings {
             due |= wait.is_zero();
             let position = (row.try_get(6)?, row.try_get(2)?);
             match group {
-                Some(group) => core.groups.lower(&lane, group, position, wait),
+                Some(group) => core.groups.lower(&lane, group, (position, wait), Waits::Again),
                 None => ready.push(LanePosition(lane, position, wait)),
             }
         }
