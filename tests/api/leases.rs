@@ -24,7 +24,7 @@ on_every_store!(
     a_long_poll_is_answered_when_work_arrives,
     a_long_poll_ends_empty_after_its_wait,
     a_caller_that_hangs_up_while_polling_takes_no_job_along,
-    a_poll_that_is_cut_at_the_moment_of_its_claim_costs_no_attempt,
+    jobs_claimed_for_a_caller_that_has_hung_up_go_back_at_once,
     every_job_reaches_one_of_many_polls_that_wait_for_it,
     one_wake_makes_one_of_many_polls_look,
     an_answer_with_large_jobs_stops_growing_and_the_rest_is_there_for_the_next,
@@ -269,26 +269,29 @@ async fn a_caller_that_hangs_up_while_polling_takes_no_job_along(world: World) {
     assert_eq!(answer["leases"][0]["job"]["id"], json!(id));
 }
 
-async fn a_poll_that_is_cut_at_the_moment_of_its_claim_costs_no_attempt(world: World) {
-    let server = world.server().await;
-    // The race is between two messages that arrive together: before it was closed, one of thirty rounds lost it.
-    for _ in 0..100 {
-        let mut worker = TcpStream::connect(server.address).await.unwrap();
-        let poll = server.call("POST", "/leases").json(&json!({"worker": "gone", "wait_ms": 30000}));
-        worker.write_all(&poll.bytes()).await.unwrap();
-        let id = server.enqueue().await;
-        drop(worker);
-        let deadline = Instant::now() + Duration::from_secs(20);
-        loop {
-            let answer = server.post("/leases", json!({"worker": "alive", "wait_ms": 1000})).await.expect(200);
-            if let Some(lease) = answer["leases"].get(0) {
-                assert_eq!((&lease["job"]["id"], &lease["attempt"]), (&json!(id), &json!(1)));
-                assert_eq!(server.settle(lease, json!({"outcome": "succeeded"})).await, "recorded");
-                break;
-            }
-            assert!(Instant::now() < deadline, "the job waits for the lease of a worker that is gone");
-        }
+async fn jobs_claimed_for_a_caller_that_has_hung_up_go_back_at_once(world: World) {
+    let (server, store) = faulty_server(&world, |settings| settings).await;
+    let id = server.enqueue().await;
+    store.set(Fault::Held);
+    let before = store.calls();
+    let mut worker = TcpStream::connect(server.address).await.unwrap();
+    let poll = server.call("POST", "/leases").json(&json!({"worker": "gone"}));
+    worker.write_all(&poll.bytes()).await.unwrap();
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while store.calls() == before {
+        assert!(Instant::now() < deadline, "it never claims");
+        tokio::time::sleep(Duration::from_millis(5)).await;
     }
+    drop(worker);
+    // By the time that these have been answered, by the same threads, it is noticed.
+    for _ in 0..30 {
+        server.get("/livez").await.expect(200);
+    }
+    store.set(Fault::None);
+    // Well before the lease could expire, and as if nobody had taken it.
+    let answer = server.post("/leases", json!({"worker": "alive", "wait_ms": 15000})).await.expect(200);
+    let lease = &answer["leases"][0];
+    assert_eq!((&lease["job"]["id"], &lease["attempt"]), (&json!(id), &json!(1)));
 }
 
 async fn every_job_reaches_one_of_many_polls_that_wait_for_it(world: World) {

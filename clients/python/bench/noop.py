@@ -5,7 +5,8 @@
 
 Jobs are enqueued before the clock starts. It stops when the store has all of them as done. Contestants take turns, so that a busy
 moment of the machine meets all of them. `prefetch` is a setting that procrastinate does not have, so the same concurrency
-without it, and the defaults of `Worker`, are shown as well: compare those. PostgreSQL is a private server on the loopback with its default settings (fsync on)."""
+without it, and the defaults of `Worker`, are shown as well: compare those. PostgreSQL is a private server on the loopback with its
+default settings (fsync on)."""
 
 from __future__ import annotations
 
