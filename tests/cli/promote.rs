@@ -122,7 +122,19 @@ fn fill(server: &Running) -> Held {
 }
 
 /// What changes by itself, or is a fact about the process that answers.
-const CHANGES: [&str; 3] = ["as_of", "next_token_ms", "oldest_ready_ms"];
+const CHANGES: [&str; 11] = [
+    "as_of",
+    "drained_in_ms",
+    "due",
+    "failed_ratio",
+    "next_token_ms",
+    "oldest_ready_ms",
+    "rates",
+    "run_p50_ms",
+    "run_p95_ms",
+    "wait_p95_ms",
+    "workers",
+];
 
 fn without_changes(value: &mut Value) {
     match value {
