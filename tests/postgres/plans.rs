@@ -196,8 +196,11 @@ fn check_limited(plans: &BTreeMap<String, String>) {
             plan.contains("using jobs_pkey on jobs") && plan.contains("using usage_pkey on usage"),
             "{name}:\n{plan}"
         );
-        // A CTE within a CTE is compared row by row: no lane and no job is looked up in one.
-        assert!(!plan.contains("Join Filter"), "{name}:\n{plan}");
+        // A CTE within a CTE is compared row by row: no lane and no job is looked up in one. Rows of usage may be, while there are a
+        // few of them: as soon as there are more, autovacuum counts them, and the plan is made again.
+        let filters = plan.lines().filter(|line| line.contains("Join Filter"));
+        let of_jobs: Vec<_> = filters.filter(|line| !line.contains(".scope = (t.scope)")).collect();
+        assert!(of_jobs.is_empty(), "{name}: {of_jobs:?}\n{plan}");
     }
 }
 
