@@ -4,9 +4,10 @@
     STEADFAST_BIN=… python bench/noop.py                              # STEADFAST_POSTGRES_BIN names PostgreSQL's programs
 
 Jobs are enqueued before the clock starts. It stops when the store has all of them as done. Contestants take turns, so that a busy
-moment of the machine meets all of them. `prefetch` is a setting that procrastinate does not have, so the same concurrency
-without it, and the defaults of `Worker`, are shown as well: compare those. PostgreSQL is a private server on the loopback with its
-default settings (fsync on)."""
+moment of the machine meets all of them. PostgreSQL is a private server on the loopback with its default settings (fsync on).
+
+`prefetch` is a setting that procrastinate does not have, so the same concurrency without it, and the defaults of `Worker`, are
+shown as well: compare those."""
 
 from __future__ import annotations
 
