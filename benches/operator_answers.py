@@ -154,7 +154,10 @@ class Postgres:
 
     def psql(self, text: str) -> str:
         asked = ["psql", self.url, "-X", "-q", "-t", "-A", "-v", "ON_ERROR_STOP=1", "-c", text]
-        return subprocess.run(asked, check=True, capture_output=True, text=True).stdout.strip()
+        answer = subprocess.run(asked, capture_output=True, text=True)
+        if answer.returncode:
+            sys.exit(answer.stderr)
+        return answer.stdout.strip()
 
     def finished(self, rows: int):
         schema = self.psql("SELECT schemaname FROM pg_tables WHERE tablename = 'jobs'")
