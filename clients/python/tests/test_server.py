@@ -208,3 +208,36 @@ def test_the_asynchronous_client_and_a_worker_inside_of_a_loop(server: Server) -
             return [job.result for job in done]
 
     assert asyncio.run(main()) == [n * 2 for n in range(10)]
+
+
+def test_what_is_going_on_is_told_at_once_and_over_time(client: Client) -> None:
+    client.put_kind("k")
+    client.enqueue("k", {})
+    pulse = client.pulse()
+    assert pulse["ready"]
+    assert pulse["totals"]["queued"] >= 1
+    assert isinstance(client.problems(), list)
+    series = client.series(kind="k", step="minute")
+    assert len(series["t"]) == len(series["enqueued"])
+    assert series["kind"] == "k"
+
+
+def test_hooks_are_put_paused_and_deleted_and_a_job_names_one(client: Client) -> None:
+    client.put_kind("k")
+    client.put_hook(
+        "billing",
+        url="https://billing.example/hooks",
+        secret="whsec_" + "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw",
+        events=["job.failed"],
+    )
+    assert client.hook("billing")["events"] == ["job.failed"]
+    assert client.pause_hook("billing")["paused"]
+    assert not client.resume_hook("billing")["paused"]
+    parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+    job = client.enqueue("k", {}, notify="billing", traceparent=parent)
+    again = client.get(job.id)
+    assert again.notify == "billing"
+    assert again.trace is not None
+    assert again.trace["traceparent"] == parent
+    client.delete_hook("billing")
+    assert client.hooks() == []

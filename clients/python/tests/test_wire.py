@@ -103,7 +103,7 @@ def test_there_is_no_shape_that_the_server_does_not_have() -> None:
 
 
 NOT_CALLED = {
-    "/api-docs/openapi.json", "/docs", "/docs/{file}", "/livez", "/readyz", "/metrics", "/session",
+    "/api-docs/openapi.json", "/docs", "/docs/{file}", "/livez", "/readyz", "/metrics", "/pulse/stream", "/session",
 }  # fmt: skip
 
 

@@ -109,7 +109,7 @@ def merged(declared: Mapping[str, Any] | None, said: wire.KindDeclaration) -> wi
     now = {
         name: value
         for name, value in (declared or {}).items()
-        if name not in ("kind", "built_in") and value not in (None, [])
+        if name in wire.KindDeclaration.__annotations__ and value not in (None, [])
     }
     wanted: dict[str, Any] = {**now, **said}
     if declared is not None and wanted == now:

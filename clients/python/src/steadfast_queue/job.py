@@ -128,6 +128,14 @@ class Job:
         return cast("wire.Unique | None", self._get("unique"))
 
     @property
+    def notify(self) -> str | None:
+        return cast("str | None", self._get("notify"))
+
+    @property
+    def trace(self) -> wire.Trace | None:
+        return cast("wire.Trace | None", self._get("trace"))
+
+    @property
     def timeout_ms(self) -> int | None:
         return cast("int | None", self._get("timeout_ms"))
 
@@ -191,6 +199,11 @@ class EnqueueOptions(TypedDict, total=False):
     start_within: Seconds | None
     unique: str | wire.NewUnique | None
     """A key, which means one waiting job; or all of `{"key", "while", "on_conflict", "for_ms", "max_wait_ms"}`."""
+    notify: str | None
+    """A hook that is told of the end of this job, whatever its filter is."""
+    traceparent: str | None
+    """The trace that the job belongs to (W3C Trace Context); its handler finds it in `ctx.job.trace`."""
+    tracestate: str | None
 
 
 @dataclass(frozen=True)
@@ -219,6 +232,9 @@ class NewJob:
             "start_by": _time(options.get("start_by")),
             "start_within_ms": _ms(options.get("start_within")),
             "unique": {"key": unique} if isinstance(unique, str) else unique,
+            "notify": options.get("notify"),
+            "traceparent": options.get("traceparent"),
+            "tracestate": options.get("tracestate"),
         }
         return {name: value for name, value in body.items() if value is not None or name == "payload"}
 

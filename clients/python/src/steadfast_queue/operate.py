@@ -1,4 +1,5 @@
-"""What operators do: cancel, redrive, queues and limits, kinds, schedules, errors, operations, workers, audit, tokens.
+"""What operators do: cancel, redrive, queues and limits, kinds, schedules, errors, operations, workers, hooks, audit, tokens;
+and what is going on.
 
 One method per route, named after it, with the JSON of the server as its result (`wire`). Producers' calls are in `client.py`."""
 
@@ -58,8 +59,8 @@ class OperatorCalls:
 
     # Queues and limits.
 
-    def queues(self) -> Pages[wire.Queue]:
-        return Pages(self._transport, "/queues", {}, lambda raw: cast(wire.Queue, raw))
+    def queues(self) -> Pages[wire.ListedQueue]:
+        return Pages(self._transport, "/queues", {}, lambda raw: cast(wire.ListedQueue, raw))
 
     def queue(self, queue: str) -> wire.QueueWithLimits:
         return cast(wire.QueueWithLimits, self._do("GET", "queues", queue))
@@ -96,8 +97,8 @@ class OperatorCalls:
 
     # Kinds.
 
-    def kinds(self) -> list[wire.Kind]:
-        return cast("list[wire.Kind]", self._do("GET", "kinds"))
+    def kinds(self) -> list[wire.ListedKind]:
+        return cast("list[wire.ListedKind]", self._do("GET", "kinds"))
 
     def put_kind(self, kind: str, **declaration: Unpack[wire.KindDeclaration]) -> wire.Kind:
         """Declares a kind: the whole of it, what is left out is unset."""
@@ -227,6 +228,50 @@ class OperatorCalls:
 
     def undrain_worker(self, worker: str) -> wire.WorkerDetail:
         return cast(wire.WorkerDetail, self._do("POST", "workers", worker, "undrain"))
+
+    # What is going on.
+
+    def pulse(self) -> wire.Overview:
+        """Everything at once: counts, what is due, rates, workers, problems, operations. Of at most a second ago."""
+        return cast(wire.Overview, self._do("GET", "pulse"))
+
+    def problems(self) -> list[wire.ProblemSeen]:
+        """What is wrong, in sentences, the worst first; each with the call that is usually made about it."""
+        return cast("list[wire.ProblemSeen]", self._do("GET", "problems"))
+
+    def series(
+        self,
+        *,
+        queue: str | None = None,
+        kind: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        step: Literal["minute", "hour", "day"] | None = None,
+    ) -> wire.Series:
+        """Rates, waits and run times over time: the last hour by minutes unless told otherwise."""
+        asked = {"queue": queue, "kind": kind, "from": since, "to": until, "step": step}
+        return cast(wire.Series, self._transport.call("GET", with_query("/series", asked)).json())
+
+    # Hooks: who is told of the ends of jobs.
+
+    def hooks(self) -> list[wire.Hook]:
+        return cast("list[wire.Hook]", self._do("GET", "hooks"))
+
+    def hook(self, name: str) -> wire.Hook:
+        return cast(wire.Hook, self._do("GET", "hooks", name))
+
+    def put_hook(self, name: str, **declaration: Unpack[wire.HookDeclaration]) -> wire.Hook:
+        """Sets the hook, the whole of it. It is told of jobs that are enqueued from now on."""
+        return cast(wire.Hook, self._do("PUT", "hooks", name, body=declaration))
+
+    def pause_hook(self, name: str) -> wire.Hook:
+        return cast(wire.Hook, self._do("POST", "hooks", name, "pause"))
+
+    def resume_hook(self, name: str) -> wire.Hook:
+        return cast(wire.Hook, self._do("POST", "hooks", name, "resume"))
+
+    def delete_hook(self, name: str) -> None:
+        self._do("DELETE", "hooks", name)
 
     def audit(
         self,

@@ -107,8 +107,8 @@ class Harness:
 def _job(kind: str, payload: Any) -> dict[str, Any]:
     now = "2030-01-01T00:00:00Z"
     nothing = (
-        "cost", "error_group", "finished_at", "group_key", "idempotency_key", "last_error", "progress", "result",
-        "start_by", "timeout_ms", "unique",
+        "cost", "error_group", "finished_at", "group_key", "idempotency_key", "last_error", "notify", "progress",
+        "result", "start_by", "timeout_ms", "trace", "unique",
     )  # fmt: skip
     return {
         **dict.fromkeys(nothing),

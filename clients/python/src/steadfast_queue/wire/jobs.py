@@ -35,6 +35,13 @@ Unique = TypedDict(
 )
 
 
+class Trace(TypedDict):
+    """Where a job comes from, by W3C Trace Context."""
+
+    traceparent: str
+    tracestate: str | None
+
+
 class Job(TypedDict):
     attempts: int
     cancel_requested: bool
@@ -51,6 +58,7 @@ class Job(TypedDict):
     locked_at: str | None
     locked_by: str | None
     max_attempts: int
+    notify: str | None
     payload: Any
     priority: int
     progress: Progress | None
@@ -61,6 +69,7 @@ class Job(TypedDict):
     started_at: str | None
     status: Status
     timeout_ms: int | None
+    trace: Trace | None
     unique: Unique | None
     updated_at: str
 
@@ -81,6 +90,7 @@ class JobSummary(TypedDict):
     locked_at: str | None
     locked_by: str | None
     max_attempts: int
+    notify: str | None
     payload_bytes: int
     payload_preview: str
     priority: int
@@ -142,12 +152,15 @@ class NewJob(_NewJob, total=False):
     group_key: str | None
     idempotency_key: str | None
     max_attempts: int | None
+    notify: str | None
     priority: int | None
     queue: str | None
     run_at: str | None
     start_by: str | None
     start_within_ms: int | None
     timeout_ms: int | None
+    traceparent: str | None
+    tracestate: str | None
     unique: NewUnique | None
 
 
