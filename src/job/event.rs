@@ -41,7 +41,7 @@ pub enum Watch {
 
 impl Watch {
     /// As PostgreSQL stores it; SQLite has bits of `marks`. 1 is left for flows.
-    #[cfg(any(feature = "postgres", feature = "sqlite"))]
+    #[cfg(feature = "postgres")]
     pub(crate) fn stored(&self) -> Option<i16> {
         match self {
             Self::Nobody => None,
@@ -51,7 +51,7 @@ impl Watch {
     }
 }
 
-#[cfg(any(feature = "postgres", feature = "sqlite"))]
+#[cfg(feature = "postgres")]
 const HOOKS: i16 = 2;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 const DELIVERY: i16 = 4;

@@ -152,10 +152,6 @@ impl SwitchHook {
 pub struct ResolveOutbox {
     /// How many ends at most.
     pub limit: usize,
-    #[cfg_attr(
-        not(any(feature = "postgres", feature = "sqlite")),
-        expect(dead_code, reason = "only stores have an outbox")
-    )]
     pub(crate) rules: DeliveryRules,
 }
 
