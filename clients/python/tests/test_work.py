@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import threading
 import time
 from typing import Any
 
@@ -119,17 +120,19 @@ def test_a_worker_that_stood_still_notices_that_its_lease_is_lost(server: Server
 
 
 def test_leases_are_treated_as_lost_when_no_heartbeat_is_answered(server: Server, client: Client) -> None:
-    worker, told = Worker(client, lease=1, concurrency=1), list[str | None]()
+    worker, begun, told = Worker(client, lease=1, concurrency=1), threading.Event(), list[str | None]()
 
     @worker.handler("k")
     def handler(payload: Any, ctx: Context) -> None:
+        begun.set()
         ctx.cancelled.wait(60)
         told.append(ctx.stop_reason)
         ctx.check()
 
     with worker.running():
-        job = handler.enqueue({})
-        until_status(client, job.id, "running")
+        handler.enqueue({})
+        # Not "the job is running": the answer that says so to the worker may still be on its way.
+        until("the handler has begun", begun.is_set)
         server.kill()
         until("the handler is told, without a server", lambda: told)
         assert told == ["lost"]
