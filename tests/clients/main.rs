@@ -17,8 +17,12 @@ use crate::support::postgres::Cluster;
 /// 20 minutes: a cold cache installs tools first, and machines are slow.
 const TIMEOUT: Duration = Duration::from_secs(20 * 60);
 
+/// One after the other: each starts servers, browsers and workers enough for two cores.
+static TURN: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
+
 /// Runs a script of the repository, and shows what it printed if it fails.
 async fn check(script: &str, arguments: &[&str]) {
+    let _turn = TURN.lock().await;
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let database = Cluster::shared().await.empty_database().await;
     let output = tempfile::NamedTempFile::new().unwrap();
